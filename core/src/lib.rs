@@ -1,0 +1,1 @@
+//! Graph, inference, fusion and the CPU backend of fused-graph; no CUDA in its tree.

@@ -1,0 +1,1 @@
+//! The cuDNN graph API, loaded at run time.

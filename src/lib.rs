@@ -1,0 +1,1 @@
+//! Annotated Rust functions as fused, cached cuDNN graphs.
