@@ -1,0 +1,11 @@
+//! The graph: values, the operations that produce them, and their text form.
+
+mod attrs;
+mod graph;
+mod op;
+mod pointwise;
+
+pub use attrs::{ConvAttrs, ReduceAttrs, ReduceMode, ViewOp};
+pub use graph::{Graph, Node, NodeId, ScalarType, SourceLoc, Value, ValueId, ValueKind};
+pub use op::Op;
+pub use pointwise::{Arity, Params, PointwiseClass, PointwiseInfo, PointwiseMode};
