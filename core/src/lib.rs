@@ -1,10 +1,18 @@
 //! Graph, inference, fusion and the CPU backend of fused-graph; no CUDA in its tree.
 
+pub mod backend;
+pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod explain;
+pub mod fuse;
 pub mod infer;
 pub mod ir;
 pub mod layout;
+pub mod tensor;
 
+pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
+pub use explain::Explain;
+pub use tensor::Tensor;

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 /// What a node computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "graphs are small and `Copy` operations are worth more than their bytes")]
 pub enum Op {
     /// Convolution forward: operands x, w.
     Conv(ConvAttrs),

@@ -1,0 +1,124 @@
+//! What the rest of the crate asks of a device other than the CPU, and of a compiled graph on any device.
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::explain::Explain;
+use crate::ir::Graph;
+use crate::layout::Dims;
+use crate::tensor::Tensor;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Memory of an accelerator. Freed (or given back to its pool, in stream order) when dropped; dropping never panics.
+pub trait DeviceBuffer: Send + Sync + Debug {
+    /// Address of the first byte on the device.
+    fn address(&self) -> u64;
+    /// Its size.
+    fn bytes(&self) -> usize;
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A GPU with a stream on which its work is ordered.
+pub trait Accelerator: Send + Sync + Debug {
+    /// The same for all streams of one GPU in this process, different for every two GPUs: part of the in-memory key.
+    fn id(&self) -> u64;
+    /// For texts: name, architecture and the versions of what was loaded.
+    fn description(&self) -> String;
+    /// BF16 where the GPU computes with it, else F16.
+    fn preferred_half(&self) -> DType;
+    /// Memory with unspecified content.
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>>;
+    /// Copies host bytes to new memory.
+    fn upload(&self, bytes: &[u8]) -> Result<Arc<dyn DeviceBuffer>>;
+    /// Waits for the stream, then copies to the host.
+    fn download(&self, buffer: &dyn DeviceBuffer, offset: usize, out: &mut [u8]) -> Result<()>;
+    /// Copies a tensor of this device to new memory with these (dense) strides and this element type.
+    fn copy(&self, from: &Tensor, strides: &Dims, dtype: DType) -> Result<Arc<dyn DeviceBuffer>>;
+    /// Waits for the stream.
+    fn synchronize(&self) -> Result<()>;
+    /// Turns a graph into something that runs on this GPU.
+    fn compile(&self, request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>>;
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A graph and what a plan for it depends on besides.
+#[derive(Clone, Debug)]
+pub struct CompileRequest<'a> {
+    /// The graph; the strides of its inputs are those of the tensors of the call.
+    pub graph: &'a Arc<Graph>,
+    /// The options of the function.
+    pub options: &'a Options,
+    /// For each tensor of the call, the largest power of two up to 256 that divides its address.
+    pub alignments: &'a [u32],
+}
+
+/// The arguments of one launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The device of the tensors (of the first one, which gives the stream), or where to run a function without tensors.
+    pub device: &'a Device,
+    /// The tensors that are present, in the order of the graph's inputs.
+    pub tensors: &'a [&'a Tensor],
+    /// The host scalars, in the order of the graph's scalars.
+    pub scalars: &'a [f64],
+}
+
+/// The results of one launch.
+pub type Results = SmallVec<[Tensor; 2]>;
+
+/// A compiled graph. Safe to run from many threads at once.
+pub trait Executable: Send + Sync + Debug {
+    /// Runs it. The signature of the arguments was compared with the one it was compiled for.
+    fn run(&self, launch: &Launch<'_>) -> Result<Results>;
+    /// What `explain` prints.
+    fn explain(&self) -> Explain;
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// How engines are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Heuristics {
+    /// cuDNN's best guess.
+    A,
+    /// Slower to ask, wider.
+    B,
+    /// What works when nothing else does.
+    Fallback,
+    /// A quick guess.
+    Instant,
+}
+
+/// Options of an annotated function; part of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Only engines that give the same bits every time.
+    pub deterministic: bool,
+    /// Whether F32 cores may round their operands to TF32.
+    pub tf32: bool,
+    /// Most bytes of workspace that a plan may take.
+    pub workspace_limit: Option<u64>,
+    /// Heuristic modes, in the order in which their offers are tried.
+    pub heuristics: &'static [Heuristics],
+}
+
+impl Options {
+    /// TF32 allowed, heuristics A then Fallback, nothing else restricted.
+    pub const DEFAULT: Options = Options {
+        deterministic: false,
+        tf32: true,
+        workspace_limit: None,
+        heuristics: &[Heuristics::A, Heuristics::Fallback],
+    };
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}

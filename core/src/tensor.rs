@@ -1,0 +1,109 @@
+//! Tensors: memory with dims and strides. Not a tensor library: views, conversions and constructors, no eager maths.
+
+use crate::backend::DeviceBuffer;
+use crate::device::Device;
+use crate::dtype::{DType, F8E4M3, F8E5M2, bf16, f16};
+use crate::layout::{self, Dims};
+use std::fmt;
+use std::sync::Arc;
+
+/// Elements in host memory.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "a variant for each element type")]
+pub enum HostData {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    BF16(Vec<bf16>),
+    F64(Vec<f64>),
+    F8E4M3(Vec<F8E4M3>),
+    F8E5M2(Vec<F8E5M2>),
+    I8(Vec<i8>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    Bool(Vec<bool>),
+}
+
+/// The memory of a tensor.
+#[derive(Clone, Debug)]
+pub enum Storage {
+    /// Host memory.
+    Host(Arc<HostData>),
+    /// Memory of an accelerator.
+    Device(Arc<dyn DeviceBuffer>),
+}
+
+/// A tensor: shared, immutable memory seen through dims, strides and an offset. Cheap to clone.
+#[derive(Clone)]
+pub struct Tensor {
+    dtype: DType,
+    dims: Dims,
+    strides: Dims,
+    offset: i64,
+    storage: Storage,
+    device: Device,
+}
+
+impl Tensor {
+    /// Puts a tensor together from parts that a backend or a constructor made. The caller has checked that the
+    /// storage is of this element type and device and holds every element that dims, strides and offset address.
+    pub fn from_parts(
+        device: Device,
+        storage: Storage,
+        dtype: DType,
+        dims: Dims,
+        strides: Dims,
+        offset: i64,
+    ) -> Tensor {
+        debug_assert!(layout::span(&dims, &strides).is_some());
+        Tensor { dtype, dims, strides, offset, storage, device }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn dims(&self) -> &Dims {
+        &self.dims
+    }
+
+    /// Distances in elements between neighbours along each axis.
+    pub fn strides(&self) -> &Dims {
+        &self.strides
+    }
+
+    /// Elements between the start of the memory and the first element.
+    pub fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    /// The memory.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Address of the first element: on the device, or 0 for host memory.
+    pub fn address(&self) -> u64 {
+        match &self.storage {
+            Storage::Host(_) => 0,
+            Storage::Device(b) => b.address() + self.offset as u64 * self.dtype.size() as u64,
+        }
+    }
+
+    /// The largest power of two up to 256 that divides the address of the first element.
+    pub fn alignment(&self) -> u32 {
+        1 << self.address().trailing_zeros().min(8)
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} {} strides {} on {})", self.dtype, self.dims, self.strides, self.device)
+    }
+}
