@@ -1,6 +1,7 @@
 //! Graph, inference, fusion and the CPU backend of fused-graph; no CUDA in its tree.
 
 pub mod backend;
+pub mod cpu;
 pub mod device;
 pub mod dtype;
 pub mod error;
@@ -9,7 +10,9 @@ pub mod fuse;
 pub mod infer;
 pub mod ir;
 pub mod layout;
+pub mod site;
 pub mod tensor;
+pub mod trace;
 
 pub use device::Device;
 pub use dtype::{DType, Element};

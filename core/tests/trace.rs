@@ -1,0 +1,111 @@
+//! The hand-written equivalent of what the macro writes: a site, a call, a body.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use fused_graph_core::backend::Options;
+use fused_graph_core::ir::{Graph, Op};
+use fused_graph_core::site::{Call, Meta, Site};
+use fused_graph_core::tensor::{HostData, Storage};
+use fused_graph_core::trace::{Binding, Expr, ops::*};
+use fused_graph_core::{DType, Device, ErrorKind, Result, Tensor, layout::Dims};
+use std::sync::Arc;
+
+fn tensor(dims: &[i64]) -> Tensor {
+    let dims = Dims::new(dims).unwrap();
+    let data = Arc::new(HostData::F32(vec![0.0; dims.numel()]));
+    Tensor::from_parts(Device::CPU, Storage::Host(data), DType::F32, dims, dims.contiguous_strides(), 0)
+}
+
+const fn meta(params: &'static [&'static str], bindings: &'static [Binding]) -> Meta {
+    Meta { name: "f", module: module_path!(), file: file!(), line: 1, params, bindings, options: Options::DEFAULT }
+}
+
+fn graph(tensors: &[&Tensor], body: impl FnOnce(&[Expr]) -> Expr) -> Result<Graph> {
+    static SITE: Site = Site::new(meta(&["x", "w", "b"], &[]));
+    let mut call = Call::new(&SITE);
+    for t in tensors {
+        call = call.tensor(t);
+    }
+    let n = tensors.len();
+    call.trace(|i| body(&(0..n).map(|p| i.tensor(p)).collect::<Vec<_>>())).graph()
+}
+
+fn ops(g: &Graph) -> Vec<&'static str> {
+    g.nodes().map(|(_, n)| n.op.name()).collect()
+}
+
+#[test]
+fn a_body_leaves_its_operations_in_order() {
+    let (x, w, b) = (tensor(&[2, 3, 8, 8]), tensor(&[4, 3, 3, 3]), tensor(&[4]));
+    let g = graph(&[&x, &w, &b], |a| relu(conv2d_with(a[0], a[1], ConvOptions::new().bias(a[2]).padding(1)))).unwrap();
+    assert_eq!(ops(&g), ["conv2d", "reshape", "add", "relu"]);
+    assert_eq!(&*g.value(g.outputs()[0]).dims, [2, 4, 8, 8]);
+}
+
+#[test]
+fn per_channel_meets_axis_one() {
+    let (x, s) = (tensor(&[2, 3, 8, 8]), tensor(&[3]));
+    let g = graph(&[&x, &s], |a| a[0] * per_channel(a[1]) + 1.0 - per_channel(a[1]) * 2.0).unwrap();
+    assert_eq!(ops(&g), ["reshape", "mul", "add", "mul", "reshape", "sub"]);
+    let e = graph(&[&x, &s], |a| sum(per_channel(a[1]))).unwrap_err();
+    assert!(e.message().contains("per_channel"), "{e}");
+}
+
+#[test]
+fn let_bindings_name_values() {
+    const LINE: u32 = line!() + 4;
+    static SITE: Site = Site::new(meta(&["x"], &[Binding { name: "y", start: (LINE, 17), end: (LINE, 40) }]));
+    let x = tensor(&[2, 2]);
+    let body = |x: Expr| {
+        let y = relu(x + 1.0) * 2.0;
+        -y
+    };
+    let g = Call::new(&SITE).tensor(&x).trace(|i| body(i.tensor(0))).graph().unwrap();
+    let names: Vec<_> = g.nodes().map(|(_, n)| g.value(n.output).name.as_deref()).collect();
+    assert_eq!(names, [None, None, Some("y"), None]);
+}
+
+#[test]
+fn all_mistakes_of_a_body_are_reported_once_each() {
+    let (x, w) = (tensor(&[2, 3]), tensor(&[4, 5]));
+    let e = graph(&[&x, &w], |a| relu(matmul(a[0], a[1])) + squeeze(a[0], 7)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Shape);
+    assert_eq!(e.message().lines().count(), 2, "{e}");
+    assert!(e.message().contains("trace.rs:"), "{e}");
+    assert!(e.message().contains("`w` f32 [4, 5]"), "{e}");
+}
+
+#[test]
+fn arguments_that_are_returned_are_copied_and_scalars_refused() {
+    let x = tensor(&[2, 3]);
+    let g = graph(&[&x], |a| transpose(a[0], 0, 1)).unwrap();
+    assert_eq!(ops(&g), ["permute", "identity"]);
+    let e = graph(&[&x], |_| Expr::from(2.0)).unwrap_err();
+    assert!(e.message().contains("return a tensor"), "{e}");
+}
+
+#[test]
+fn an_expression_of_another_call_is_refused() {
+    let x = tensor(&[2, 3]);
+    let mut kept = None;
+    graph(&[&x], |a| {
+        kept = Some(a[0]);
+        relu(a[0])
+    })
+    .unwrap();
+    let e = graph(&[&x], |a| a[0] + kept.unwrap()).unwrap_err();
+    assert!(e.message().contains("kept from another call"), "{e}");
+    let _ = relu(kept.unwrap()); // outside of a body: nothing happens
+}
+
+#[test]
+fn equal_results_are_computed_once() {
+    static SITE: Site = Site::new(meta(&["x"], &[]));
+    let x = tensor(&[2, 2]);
+    let call = Call::new(&SITE).tensor(&x).trace(|i| {
+        let y = relu(i.tensor(0));
+        (y, [y, -y])
+    });
+    let g = call.graph().unwrap();
+    assert_eq!(g.outputs().len(), 2);
+    assert!(matches!(g.node(g.producer(g.outputs()[1]).unwrap()).op, Op::Pointwise(..)));
+}
