@@ -68,7 +68,7 @@ macro_rules! compare_all {
 }
 
 #[test]
-#[ignore = "needs cuDNN's header; cargo xtask test brings it"]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
 fn codes_are_those_of_the_header() {
     let enums = enums(&header());
     assert!(enums["cudnnBackendAttributeName_t"].len() > 200, "the header was not understood");
