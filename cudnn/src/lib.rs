@@ -1,1 +1,7 @@
 //! The cuDNN backend of fused-graph.
+
+// The crate is the boundary to C libraries; `undocumented_unsafe_blocks` stays denied.
+#![allow(unsafe_code)]
+
+mod aot;
+pub mod library;

@@ -1,0 +1,3 @@
+//! Plans for GPUs that are not there.
+
+pub(crate) mod stub;
