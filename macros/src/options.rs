@@ -1,0 +1,59 @@
+//! The operations that take named options: the one table from which calls are rewritten and checked.
+
+/// An operation of `ops` that has named options.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// The function as the user calls it; with options it is `<name>_with`.
+    pub(crate) name: &'static str,
+    /// The struct in `ops` that collects the options.
+    pub(crate) options_type: &'static str,
+    /// The operands that come before the options.
+    pub(crate) operands: &'static [&'static str],
+    /// The options, which are methods of `options_type`.
+    pub(crate) options: &'static [&'static str],
+}
+
+const CONV: &[&str] = &["bias", "scale", "residual", "padding", "stride", "dilation", "groups"];
+const REDUCE: &[&str] = &["axes", "keepdim"];
+
+const fn operation(
+    name: &'static str,
+    options_type: &'static str,
+    operands: &'static [&'static str],
+    options: &'static [&'static str],
+) -> Operation {
+    Operation { name, options_type, operands, options }
+}
+
+/// Every operation with named options.
+pub(crate) const OPERATIONS: &[Operation] = &[
+    operation("conv1d", "ConvOptions", &["x", "w"], CONV),
+    operation("conv2d", "ConvOptions", &["x", "w"], CONV),
+    operation("conv3d", "ConvOptions", &["x", "w"], CONV),
+    operation("matmul", "MatmulOptions", &["a", "b"], &["transpose_a", "transpose_b", "bias"]),
+    operation("leaky_relu", "LeakyReluOptions", &["x"], &["slope"]),
+    operation("clipped_relu", "ClippedReluOptions", &["x"], &["lower", "upper"]),
+    operation("elu", "EluOptions", &["x"], &["alpha"]),
+    operation("swish", "SwishOptions", &["x"], &["beta"]),
+    operation("softplus", "SoftplusOptions", &["x"], &["beta"]),
+    operation("gelu", "GeluOptions", &["x"], &["approximate"]),
+    operation("sum", "ReduceOptions", &["x"], REDUCE),
+    operation("mean", "ReduceOptions", &["x"], REDUCE),
+    operation("max", "ReduceOptions", &["x"], REDUCE),
+    operation("min", "ReduceOptions", &["x"], REDUCE),
+    operation("prod", "ReduceOptions", &["x"], REDUCE),
+    operation("amax", "ReduceOptions", &["x"], REDUCE),
+    operation("norm1", "ReduceOptions", &["x"], REDUCE),
+    operation("norm2", "ReduceOptions", &["x"], REDUCE),
+    operation("slice", "SliceOptions", &["x"], &["axis", "start", "end", "step"]),
+];
+
+/// The operation of that name, if it takes named options.
+pub(crate) fn find(name: &str) -> Option<&'static Operation> {
+    OPERATIONS.iter().find(|operation| operation.name == name)
+}
+
+/// The names of all operations with options, for messages.
+pub(crate) fn names() -> String {
+    OPERATIONS.iter().map(|operation| operation.name).collect::<Vec<_>>().join(", ")
+}
