@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::cargo::{Executable, Role, Workspace};
 use crate::harness::{self, Need};
 
-/// What travels to the GPU machines we measure on, at most.
-const LIMIT: u64 = 64 << 20;
+/// The machines we measure on take 64 MiB, of which the repository itself is a part.
+const LIMIT: u64 = 60 << 20;
 const MARK: &str = ".fused-graph-bundle";
 /// Data that tests and examples read at run time, below FUSED_GRAPH_ROOT. What is not there yet is left out.
 const DATA: [&str; 3] = ["fixtures", "examples/data", "tests/graphs"];

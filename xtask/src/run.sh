@@ -72,7 +72,7 @@ tests() { # FILTER
     fi
     # The system's cuDNN is tried where there is one; where there is none, the library's own search finds torch's, and once is enough.
     beside_torch=$(python3 -c 'import nvidia.cudnn as c; print(list(c.__path__)[0] + "/lib")' 2>/dev/null)
-    if ldconfig -p | grep -q 'libcudnn\.so\.9' || [ -z "$beside_torch" ]; then
+    if ldconfig -p | grep 'libcudnn\.so\.9' >/dev/null || [ -z "$beside_torch" ]; then
         all_tests system "$1"
     fi
     if [ -n "$beside_torch" ]; then

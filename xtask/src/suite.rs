@@ -138,6 +138,7 @@ fn with_cudnn(
     suite: &mut Suite,
 ) -> Result<()> {
     let wanted: usize = tests.iter().map(|(_, ignored)| ignored.of(Need::Cudnn).len()).sum();
+    ensure!(wanted > 0, "no test says \"{}\": the tests of the lowering are gone from the build", Need::Cudnn.reason());
     if options.cudnn.is_empty() {
         suite.table.left_out("cuDNN", wanted, "tests", "left out by --quick");
         return Ok(());
@@ -156,8 +157,9 @@ fn with_cudnn(
             let run = harness::run(without_cuda(&mut command).env("FUSED_GRAPH_CUDNN_DIR", &cudnn.folder))?;
             let what = format!("{} with cuDNN {}", executable.name(), cudnn.version);
             passed += suite.note(&what, &run);
-            for name in not_run(names, &run) {
-                suite.fail(format!("{what}: `{name}` did not run"));
+            let lost = not_run(names, &run);
+            if !lost.is_empty() {
+                suite.fail(format!("{what}: {} of {} tests did not run: {}", lost.len(), names.len(), lost.join(", ")));
             }
         }
         suite.table.row(format!("cuDNN {}", cudnn.version), passed, "tests", start.elapsed(), "no GPU");
