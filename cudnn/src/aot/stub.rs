@@ -5,8 +5,8 @@
 //! as a driver without devices does, and as a cuBLASLt that cannot be initialised. They are used only where no driver
 //! can be opened, so nothing else in the process has a use for the real ones.
 
-mod elf;
-mod tables;
+pub(crate) mod elf;
+pub(crate) mod tables;
 
 use std::ffi::CString;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn load(soname: &str, functions: &[(&str, Body)]) -> Result<(), String> {
 
 /// Opens the library for the whole process, where the engines that link to it find it by its name.
 fn open(path: &Path) -> Result<(), String> {
-    let library = loader::open_global(path).map_err(|error| error.to_string())?;
+    let library = loader::open_global(path)?;
     // Engines keep pointers into it.
     std::mem::forget(library);
     Ok(())

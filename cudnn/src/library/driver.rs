@@ -37,12 +37,13 @@ pub fn present() -> bool {
 
 fn open() -> Result<Driver, Vec<String>> {
     let name = "libcuda.so.1";
-    let paths = std::iter::once(PathBuf::from(name)).chain(ELSEWHERE.iter().map(|folder| Path::new(folder).join(name)));
+    let elsewhere = ELSEWHERE.iter().map(|folder| Path::new(folder).join(name)).filter(|path| path.exists());
+    let paths = std::iter::once(loader::search_name(name)).chain(elsewhere);
     let mut reasons = vec![];
     for path in paths {
         match loader::open(&path) {
             Ok(library) => return Driver::new(library).map_err(|reason| vec![reason]),
-            Err(error) => reasons.push(error.to_string()),
+            Err(error) => reasons.push(error),
         }
     }
     Err(reasons)

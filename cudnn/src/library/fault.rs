@@ -84,11 +84,13 @@ impl Fault {
             Self::AnotherIsLoaded { .. } => {
                 "to do: unset FUSED_GRAPH_CUDNN_DIR, so that the loaded one is used".to_owned()
             }
-            Self::NotCudnn { .. } | Self::PartMissing { .. } | Self::Mixed { .. } => {
+            Self::PartUnusable { reason, .. } if reason.contains("cannot open shared object file") => {
+                "to do: install the library that the reason names".to_owned()
+            }
+            Self::NotCudnn { .. } | Self::PartMissing { .. } | Self::PartUnusable { .. } | Self::Mixed { .. } => {
                 format!("to do: reinstall cuDNN as a whole, as by: {} --force-reinstall", install(&["cudnn"]))
             }
             Self::TooOldForPlanning { .. } => format!("to do: {} --upgrade", install(&["cudnn"])),
-            Self::PartUnusable { .. } => "to do: install the library that the reason names".to_owned(),
             Self::NoNvrtc { .. } => format!("to do: {}", install(&["cuda-nvrtc"])),
             Self::NoBuiltins { .. } => format!("to do: {} --force-reinstall", install(&["cuda-nvrtc"])),
             Self::NoCublasLt { .. } => format!("to do: {}", install(&["cublas"])),
@@ -153,8 +155,10 @@ impl fmt::Display for Fault {
             Self::PartUnusable { part, reason } => write!(f, "cuDNN's sub-library {part} does not load: {reason}"),
             Self::Mixed { part, version, reason } => {
                 write!(f, "cuDNN's libraries are of different versions: {part} does not belong to ")?;
-                version.map_or(write!(f, "the others"), |version| write!(f, "{version}"))?;
-                write!(f, " ({reason})")
+                match version {
+                    Some(version) => write!(f, "{version} ({reason})"),
+                    None => write!(f, "the others ({reason})"),
+                }
             }
             Self::NoNvrtc { name, version, tried } => {
                 write!(f, "cuDNN {version} compiles its fused kernels with nvrtc, but {name} was not found; ")?;

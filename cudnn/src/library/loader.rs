@@ -6,6 +6,7 @@ pub(crate) use imp::{already_loaded, memory_file, open, open_global, path_of};
 
 #[cfg(target_os = "linux")]
 mod imp {
+    use std::error::Error;
     use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
     use std::os::fd::FromRawFd;
     use std::os::unix::ffi::OsStrExt;
@@ -17,19 +18,21 @@ mod imp {
     /// glibc and musl agree on it.
     const RTLD_NOLOAD: c_int = 4;
 
-    fn open_with(name: &Path, flags: c_int) -> Result<Library, libloading::Error> {
+    fn open_with(name: &Path, flags: c_int) -> Result<Library, String> {
         // SAFETY: what is opened through this module are NVIDIA's libraries and our stand-in for one. Their
         // initialisers ask nothing of the process, and no finaliser runs early since none is ever closed before exit.
-        unsafe { unix::Library::open(Some(name), flags) }.map(Library::from)
+        let library = unsafe { unix::Library::open(Some(name), flags) };
+        // The loader's own words are the source; the error itself says no more than that it failed.
+        library.map(Library::from).map_err(|error| error.source().map_or(error.to_string(), ToString::to_string))
     }
 
     /// Opens a library by path, or by name through the loader's own search.
-    pub(crate) fn open(name: &Path) -> Result<Library, libloading::Error> {
+    pub(crate) fn open(name: &Path) -> Result<Library, String> {
         open_with(name, unix::RTLD_NOW | unix::RTLD_LOCAL)
     }
 
     /// The same, and lets libraries opened later link to it.
-    pub(crate) fn open_global(name: &Path) -> Result<Library, libloading::Error> {
+    pub(crate) fn open_global(name: &Path) -> Result<Library, String> {
         open_with(name, unix::RTLD_NOW | unix::RTLD_GLOBAL)
     }
 
@@ -89,12 +92,12 @@ mod imp {
 
     const ELSEWHERE: &str = "fused-graph loads NVIDIA's libraries on Linux only";
 
-    pub(crate) fn open(_: &Path) -> Result<Library, &'static str> {
-        Err(ELSEWHERE)
+    pub(crate) fn open(_: &Path) -> Result<Library, String> {
+        Err(ELSEWHERE.to_owned())
     }
 
-    pub(crate) fn open_global(_: &Path) -> Result<Library, &'static str> {
-        Err(ELSEWHERE)
+    pub(crate) fn open_global(_: &Path) -> Result<Library, String> {
+        Err(ELSEWHERE.to_owned())
     }
 
     pub(crate) fn already_loaded(_: &str) -> Option<Library> {
@@ -107,6 +110,14 @@ mod imp {
 
     pub(crate) fn path_of(_: *const std::ffi::c_void) -> Option<std::path::PathBuf> {
         None
+    }
+}
+
+/// What to open so that the loader searches for this library. In tests that have a root of their own: a file under it.
+pub(crate) fn search_name(name: &str) -> PathBuf {
+    match super::places::Root::of_test() {
+        Some(root) => root.join("loader").join(name),
+        None => PathBuf::from(name),
     }
 }
 

@@ -13,6 +13,8 @@ mod places;
 mod python;
 mod report;
 mod search;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -132,7 +134,7 @@ fn check_driver_version(library: &Library) -> Result<(), Fault> {
 /// Loads cuDNN once per process.
 fn load() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
-    LIBRARY.get_or_init(|| load_from(&Root(PathBuf::from("/")))).as_ref().map_err(Error::clone)
+    LIBRARY.get_or_init(|| load_from(&Root::new())).as_ref().map_err(Error::clone)
 }
 
 fn load_from(root: &Root) -> Result<Library> {

@@ -6,7 +6,7 @@
 //! cuDNN find it by its name wherever it lies.
 
 use std::ffi::c_int;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cudnn_sys::{Library, Version};
 
@@ -62,7 +62,7 @@ fn open_part(
     let name = format!("libcudnn_{part}.so.9");
     let path = folder.join(&name);
     let opened = if path.exists() {
-        let library = loader::open(&path).map_err(|error| unusable(&name, version, error.to_string()))?;
+        let library = loader::open(&path).map_err(|error| unusable(&name, version, error))?;
         Opened { library, found: Found { name: name.clone(), path: Some(path), how: "beside libcudnn.so.9".into() } }
     } else {
         let missing = Fault::PartMissing { part: name.clone(), folder: folder.to_owned() };
@@ -80,7 +80,7 @@ fn open_part(
 }
 
 /// Sub-libraries share C++ symbols that change from version to version, so one of another version fails to link.
-fn unusable(part: &str, version: Option<Version>, reason: String) -> Fault {
+pub(super) fn unusable(part: &str, version: Option<Version>, reason: String) -> Fault {
     let part = part.to_owned();
     if reason.contains("undefined symbol") || reason.contains("version `") {
         Fault::Mixed { part, version, reason }
@@ -167,7 +167,7 @@ fn open_builtins(version: Version, nvrtc: &Found) -> Result<Library, Fault> {
     }
     let folder = nvrtc.path.as_deref().and_then(Path::parent);
     let candidates = folder.map(|folder| folder.join(&name)).filter(|path| path.exists());
-    loader::open(&candidates.unwrap_or_else(|| PathBuf::from(&name))).map_err(|error| {
+    loader::open(&candidates.unwrap_or_else(|| loader::search_name(&name))).map_err(|error| {
         let others = folder.map(|folder| entries(folder, "libnvrtc-builtins")).unwrap_or_default();
         let other = others.first().map(|other| format!(" (there is {})", other.display())).unwrap_or_default();
         Fault::NoBuiltins { name, nvrtc: nvrtc.to_string(), reason: format!("{error}{other}") }

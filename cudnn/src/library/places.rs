@@ -5,11 +5,27 @@ use std::path::{Path, PathBuf};
 
 use super::python;
 
-/// Where the search begins: `/`, except in tests.
+/// Where the file system begins: `/`, except in tests.
 #[derive(Clone, Debug)]
-pub(super) struct Root(pub(super) PathBuf);
+pub(super) struct Root(PathBuf);
 
 impl Root {
+    /// That of this process.
+    pub(super) fn new() -> Self {
+        Self(Self::of_test().unwrap_or_else(|| PathBuf::from("/")))
+    }
+
+    /// A test describes a whole machine by a folder.
+    #[cfg(test)]
+    pub(super) fn of_test() -> Option<PathBuf> {
+        variable("FUSED_GRAPH_TEST_ROOT").map(PathBuf::from)
+    }
+
+    #[cfg(not(test))]
+    pub(super) fn of_test() -> Option<PathBuf> {
+        None
+    }
+
     fn join(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
@@ -46,16 +62,22 @@ pub(super) fn named_by_user() -> Option<Place> {
     let folder = variable("FUSED_GRAPH_CUDNN_DIR")?;
     let name = format!("FUSED_GRAPH_CUDNN_DIR={}", folder.display());
     let folder = PathBuf::from(folder);
-    let inner = ["", "lib", "lib64", "nvidia/cudnn/lib"].map(|inner| folder.join(inner));
-    Some(Place::new(name, inner.into()))
+    let inner = ["lib", "lib64", "nvidia/cudnn/lib"].map(|inner| folder.join(inner));
+    let mut folders = vec![folder];
+    folders.extend(inner.into_iter().filter(|inner| inner.is_dir()));
+    Some(Place::new(name, folders))
 }
 
-/// Everything behind the loader's own search.
-pub(super) fn after_the_loader(root: &Root) -> impl Iterator<Item = Place> {
-    let variables = [cuda_home, virtual_env].into_iter().map(|place| place());
-    let rest = [path_python as fn(&Root) -> Place, conda, system];
-    let root = root.clone();
-    variables.chain(rest.into_iter().map(move |place| place(&root)))
+/// Everything behind the loader's own search, for a library of this name. Later places are looked at only if needed.
+pub(super) fn after_the_loader<'a>(root: &'a Root, library: &'a str) -> impl Iterator<Item = Place> {
+    let places = [
+        |_: &Root, _: &str| cuda_home(),
+        |_: &Root, library: &str| virtual_env(library),
+        |_: &Root, library: &str| path_python(library),
+        |_: &Root, library: &str| conda(library),
+        |root: &Root, _: &str| system(root),
+    ];
+    places.into_iter().map(move |place| place(root, library))
 }
 
 fn cuda_home() -> Place {
@@ -65,17 +87,17 @@ fn cuda_home() -> Place {
     Place::new(format!("{name}={}", home.display()), toolkit(Path::new(&home)))
 }
 
-fn virtual_env() -> Place {
+fn virtual_env(library: &str) -> Place {
     let Some(environment) = variable("VIRTUAL_ENV") else { return Place::absent("VIRTUAL_ENV", "not set") };
     let packages = python::packages_of_prefix(Path::new(&environment));
     let name = format!("VIRTUAL_ENV={}", environment.display());
     if packages.is_empty() {
         return Place::absent(name, "has no lib/python3.*/site-packages");
     }
-    Place::new(name, in_packages(&packages))
+    Place::new(name, in_packages(&packages, library))
 }
 
-fn path_python(_: &Root) -> Place {
+fn path_python(library: &str) -> Place {
     match python::on_path() {
         Some(python) => {
             let name = format!("packages of {}", python.display());
@@ -83,18 +105,18 @@ fn path_python(_: &Root) -> Place {
             if packages.is_empty() {
                 return Place::absent(name, "it names no folder of packages");
             }
-            Place::new(name, in_packages(&packages))
+            Place::new(name, in_packages(&packages, library))
         }
         None => Place::absent("packages of python3", "no python3 on PATH"),
     }
 }
 
-fn conda(_: &Root) -> Place {
+fn conda(library: &str) -> Place {
     let Some(prefix) = variable("CONDA_PREFIX") else { return Place::absent("CONDA_PREFIX", "not set") };
     let name = format!("CONDA_PREFIX={}", prefix.display());
     let prefix = PathBuf::from(prefix);
     let mut folders = vec![prefix.join("lib")];
-    folders.extend(in_packages(&python::packages_of_prefix(&prefix)));
+    folders.extend(in_packages(&python::packages_of_prefix(&prefix), library));
     Place::new(name, folders)
 }
 
@@ -131,10 +153,16 @@ fn toolkit(home: &Path) -> Vec<PathBuf> {
     vec![home.join("lib64"), home.join("lib"), home.join(format!("targets/{target}-linux/lib"))]
 }
 
-/// The folders with libraries that NVIDIA's wheels make: those for CUDA 13 share one, older ones have one each.
-fn in_packages(packages: &[PathBuf]) -> Vec<PathBuf> {
-    let inner = ["cudnn/lib", "cu13/lib", "cuda_nvrtc/lib", "cublas/lib"];
-    packages.iter().flat_map(|packages| inner.map(|inner| packages.join("nvidia").join(inner))).collect()
+/// Where NVIDIA's wheels put a library: those for CUDA 13 share a folder, older ones have one each.
+fn in_packages(packages: &[PathBuf], library: &str) -> Vec<PathBuf> {
+    let inner: &[&str] = if library.starts_with("libcudnn") {
+        &["cudnn/lib"]
+    } else if library.starts_with("libnvrtc") {
+        &["cu13/lib", "cuda_nvrtc/lib"]
+    } else {
+        &["cu13/lib", "cublas/lib"]
+    };
+    packages.iter().flat_map(|packages| inner.iter().map(|inner| packages.join("nvidia").join(inner))).collect()
 }
 
 /// What a folder holds whose name begins like this; later names, which are newer versions, first.

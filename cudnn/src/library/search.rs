@@ -36,7 +36,7 @@ pub(super) fn cudnn(root: &Root, tried: &mut Vec<Tried>) -> Result<Opened, Fault
     }
     tried.push(Tried { place: "this process".to_owned(), reason: format!("has no {CUDNN} loaded") });
     by_name(CUDNN, tried)
-        .or_else(|| places::after_the_loader(root).find_map(|place| in_place(&place, CUDNN, tried)))
+        .or_else(|| places::after_the_loader(root, CUDNN).find_map(|place| in_place(&place, CUDNN, tried)))
         .ok_or(Fault::NoCudnn)
 }
 
@@ -61,7 +61,7 @@ pub(super) fn companion(root: &Root, name: &str, beside: Place) -> Search {
     let mut tried = vec![Tried { place: "this process".to_owned(), reason: format!("has no {name} loaded") }];
     let opened = in_place(&beside, name, &mut tried)
         .or_else(|| by_name(name, &mut tried))
-        .or_else(|| places::after_the_loader(root).find_map(|place| in_place(&place, name, &mut tried)));
+        .or_else(|| places::after_the_loader(root, name).find_map(|place| in_place(&place, name, &mut tried)));
     (opened, tried)
 }
 
@@ -72,14 +72,14 @@ fn already_loaded(name: &str) -> Option<Opened> {
 
 /// By the loader's own search: `LD_LIBRARY_PATH`, then its cache of the system's folders.
 pub(super) fn by_name(name: &str, tried: &mut Vec<Tried>) -> Option<Opened> {
-    match loader::open(Path::new(name)) {
+    match loader::open(&loader::search_name(name)) {
         Ok(library) => Some(opened(library, name, None, "found by the loader")),
         Err(error) => {
             let place = match places::variable("LD_LIBRARY_PATH") {
                 Some(path) => format!("the loader, LD_LIBRARY_PATH={}", path.display()),
                 None => "the loader".to_owned(),
             };
-            tried.push(Tried { place, reason: error.to_string() });
+            tried.push(Tried { place, reason: error });
             None
         }
     }
@@ -95,7 +95,7 @@ fn in_place(place: &Place, name: &str, tried: &mut Vec<Tried>) -> Option<Opened>
         }
         match loader::open(&path) {
             Ok(library) => return Some(opened(library, name, Some(path), &place.name)),
-            Err(error) => reasons.push(error.to_string()),
+            Err(error) => reasons.push(error),
         }
     }
     reasons.dedup();

@@ -5,14 +5,14 @@
 
 /// An instruction set that code is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arch {
+pub(crate) enum Arch {
     X86_64,
     Aarch64,
 }
 
 impl Arch {
     /// That of this program, if code can be written for it.
-    pub(super) fn host() -> Option<Self> {
+    pub(crate) fn host() -> Option<Self> {
         if cfg!(target_arch = "x86_64") {
             Some(Self::X86_64)
         } else if cfg!(target_arch = "aarch64") {
@@ -33,7 +33,7 @@ impl Arch {
 
 /// What a function of the library does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(crate) enum Body {
     /// Returns the number.
     Return(u32),
     /// Stores the first number through its first argument, an `int *`, and returns the second.
@@ -48,7 +48,7 @@ pub(super) enum Body {
 
 impl Body {
     /// Machine code, position-independent, followed by what it refers to.
-    pub(super) fn code(self, arch: Arch) -> Vec<u8> {
+    pub(crate) fn code(self, arch: Arch) -> Vec<u8> {
         match arch {
             Arch::X86_64 => self.x86_64(),
             Arch::Aarch64 => self.aarch64(),
@@ -116,7 +116,7 @@ const READ_WRITE: u32 = 6;
 ///
 /// One segment holds headers, symbols and code. The other holds the dynamic section, which older dynamic linkers write
 /// to: it follows in the file and is mapped one page further on.
-pub(super) fn shared_library(arch: Arch, soname: &str, functions: &[(&str, Body)]) -> Vec<u8> {
+pub(crate) fn shared_library(arch: Arch, soname: &str, functions: &[(&str, Body)]) -> Vec<u8> {
     let hash_at = HEADER + PROGRAM_HEADERS * PROGRAM_HEADER;
     let hash = hash_table(functions.len());
     let symbols_at = (hash_at + hash.len()).next_multiple_of(8);

@@ -11,7 +11,7 @@ const NO_DEVICE: Body = Body::Return(100);
 /// are looked up by name; without them engines log errors, and without cuKernelGetFunction and a cuCtxGetCurrent that
 /// succeeds, engines for sm_100 refuse graphs that they serve (measured with 9.28). The count of devices is stored although
 /// the call fails: cuDNN goes by it, and would load a plan's kernel if it found something else there.
-pub(super) const DRIVER: &[(&str, Body)] = &[
+pub(crate) const DRIVER: &[(&str, Body)] = &[
     ("cuInit", NO_DEVICE),
     ("cuDriverGetVersion", Body::StoreInt(13000, 0)),
     ("cuGetErrorString", Body::StoreText("no CUDA driver is loaded")),
@@ -58,7 +58,7 @@ const NOT_INITIALIZED: Body = Body::Return(1);
 ///
 /// The version is one without the faults that cuDNN avoids in older ones: for `cublasLtGetProperty`, whose first argument
 /// says which part of it is wanted, 13.13.13.
-pub(super) const CUBLAS_LT: &[(&str, Body)] = &[
+pub(crate) const CUBLAS_LT: &[(&str, Body)] = &[
     ("cublasLtCreate", NOT_INITIALIZED),
     ("cublasLtDestroy", NOT_INITIALIZED),
     ("cublasLtGetProperty", Body::StoreIntSecond(13)),
