@@ -13,10 +13,11 @@ use syn::Token;
 use syn::buffer::Cursor;
 use syn::parse::{Parse, ParseStream};
 
-/// The body with its named options rewritten; mistakes in them are reported and left out.
-pub(crate) fn rewrite(body: TokenStream, krate: &Krate, errors: &mut Errors) -> TokenStream {
+/// The body with its named options rewritten; mistakes in them are reported and left out. A body without any comes back as it was,
+/// down to the spans of its braces, so that rustc recognises a syntax error in it as the one that it has reported already.
+pub(crate) fn rewrite(body: &Group, krate: &Krate, errors: &mut Errors) -> Group {
     let mut rewriter = Rewriter { krate, errors, in_macro: false, changed: false };
-    rewriter.stream(body)
+    rewriter.nested(body.clone())
 }
 
 struct Rewriter<'a> {
@@ -114,6 +115,7 @@ impl Rewriter<'_> {
                 None => operands.push(value),
                 Some(name) => {
                     let text = name.to_string();
+                    // No value is a syntax error, which rustc has reported.
                     if operation.options.contains(&&*text) && !given.contains(&text) && !value.is_empty() {
                         setters.extend(quote_spanned!(name.span()=> .#name(#value)));
                     }
@@ -122,7 +124,7 @@ impl Rewriter<'_> {
             }
         }
         self.changed = true;
-        operands.truncate(operation.operands.len());
+        operands.resize_with(operation.operands.len(), || missing(self.krate));
         let path = take_path(out);
         // The span of the name as it is, not mixed-site: `Location::caller()` of a call with our own hygiene would be the attribute.
         let here = callee.span();
@@ -130,11 +132,16 @@ impl Rewriter<'_> {
         let function = Ident::new(&format!("{}_with", operation.name), here);
         let options_type = Ident::new(operation.options_type, here);
         // The import counts the user's own import of the operation as used, and gives the editor a token to look up.
-        let used = quote_spanned!(Span::mixed_site().located_at(here)=> #[allow(unused_imports)] use #path as _;);
+        let used = quote_spanned!(Span::mixed_site().located_at(here)=> use #path as _;);
         let content = quote_spanned!(here=> #(#operands,)* { #used #krate::ops::#options_type::new()#setters });
         out.extend(quote_spanned!(here=> #krate::ops::#function));
         out.push(regroup(group, content).into());
     }
+}
+
+/// Stands in for an operand that was reported missing, so that the type of the call is still right.
+fn missing(krate: &Krate) -> TokenStream {
+    quote_spanned!(Span::mixed_site()=> { fn missing() -> #krate::Expr { loop {} } missing() })
 }
 
 /// The operations that take every named option of these arguments: `relu(x, inplace = true)` does not mean `elu`.
@@ -166,8 +173,6 @@ fn check(callee: &Ident, operation: &Operation, arguments: &[Argument], errors: 
             errors.on(name, &says::UNKNOWN_OPTION, &[operation.name, &text, &hint, &options]);
         } else if given.contains(&text) {
             errors.on(name, &says::OPTION_TWICE, &[operation.name, &text]);
-        } else if value.is_empty() {
-            errors.on(name, &says::NO_VALUE, &[&text]);
         }
         given.push(text);
     }

@@ -66,7 +66,6 @@ table! {
     POSITIONAL_LAST = "FG043", "operands come before named options", "move this one to the front, or name it";
     OPERANDS = "FG044", "`{0}` takes {1} before its options: `{0}({2}, {3})`", "options of `{0}`: {4}";
     METHOD_OPTIONS = "FG045", "named options belong to the function, not to a method", "write `{0}({1}, {2} = …)`";
-    NO_VALUE = "FG046", "option `{0}` has no value", "write `{0} = …`";
     // `#[derive(Attr)]`.
     DERIVE_UNION = "FG050", "`Attr` cannot be derived for a union", "which field is live is not known; implement `Attr` by hand";
     DERIVE_OPTION = "FG051", "unknown option of `#[attr(…)]`", "the one option is `#[attr(crate = path)]`";

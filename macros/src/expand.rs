@@ -5,6 +5,7 @@
 //! of an enclosing function (tests, doctests).
 
 use crate::check::{Checked, Kind, Param};
+use crate::generics::{turbofish, with_used_lifetimes};
 use crate::krate::Krate;
 use crate::names::Binding;
 use crate::parse::Function;
@@ -12,7 +13,7 @@ use crate::settings::Settings;
 use crate::types;
 use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Attribute, GenericParam, Generics, Lifetime, LifetimeParam, ReturnType, Safety, Type};
+use syn::{Attribute, GenericParam, Lifetime, LifetimeParam, ReturnType, Safety, Type, Visibility};
 
 /// The parts of an annotated function from which every generated item is put together.
 pub(crate) struct Parts<'a> {
@@ -29,19 +30,20 @@ pub(crate) fn item(
     function: &Function,
     checked: &Checked,
     settings: &Settings,
-    body: TokenStream,
+    body: &Group,
     bindings: &[Binding],
 ) -> TokenStream {
     let parts = Parts::new(function, &checked.params, &settings.krate);
-    let expr = parts.expr(&braced(&function.body, body));
+    let expr = parts.expr(body);
     let queries = parts.queries();
     let site = parts.site(settings, bindings);
     let call = parts.call();
-    let (visible, companion, name) = (parts.visible(), parts.companion(), &function.sig.ident);
+    let (visible, companion, name) = (parts.visible(), parts.companion(), parts.companion_name());
+    let underscore = parts.underscore();
     quote_spanned! {Span::mixed_site()=>
         #visible
         #companion
-        #[allow(dead_code)]
+        #underscore
         impl #name {
             #expr
             #queries
@@ -49,13 +51,6 @@ pub(crate) fn item(
             #call
         }
     }
-}
-
-/// The user's braces round other content.
-fn braced(body: &Group, content: TokenStream) -> Group {
-    let mut braced = Group::new(body.delimiter(), content);
-    braced.set_span(body.span());
-    braced
 }
 
 impl<'a> Parts<'a> {
@@ -72,19 +67,22 @@ impl<'a> Parts<'a> {
         let call = self.through_call(&self.function.sig.ident, "run");
         let attrs = self.function.attrs.iter().map(expect_to_allow);
         let signature = self.signature(&self.function.sig.ident, &self.result(&self.output));
+        // The user's attribute was for a `Tensor`; a `Result` has its own.
         let must_use = self.has("must_use").then(|| quote!(#[allow(clippy::double_must_use)]));
-        quote_spanned!(Span::mixed_site()=> #(#attrs)* #must_use #signature { #call })
+        // A function that is used through its companion alone is not dead.
+        let dead_code = (!matches!(self.function.vis, Visibility::Public(_))).then(|| quote!(#[allow(dead_code)]));
+        let underscore = self.underscore();
+        quote_spanned!(Span::mixed_site()=> #(#attrs)* #must_use #dead_code #underscore #signature { #call })
     }
 
     /// The type beside the function.
     pub(crate) fn companion(&self) -> TokenStream {
-        let (vis, name) = (&self.function.vis, &self.function.sig.ident);
+        let (vis, name) = (&self.function.vis, self.companion_name());
         let doc = format!(" Plans, reports and the traced graph of [`{0}`](fn@{0}).", self.function.name());
         let attrs = self.function.attrs.iter().filter(|attr| attr.path().is_ident("cfg") || is_doc_hidden(attr));
         quote_spanned! {Span::mixed_site()=>
             #(#attrs)*
             #[doc = #doc]
-            #[allow(dead_code, non_camel_case_types)]
             #vis enum #name {}
         }
     }
@@ -97,10 +95,11 @@ impl<'a> Parts<'a> {
         );
         let (vis, krate) = (&self.function.vis, self.krate);
         let (safety, where_clause) = (&self.function.sig.safety, &self.function.sig.generics.where_clause);
-        let generics = &self.function.sig.generics;
         let lints = self.function.attrs.iter().filter(|attr| is_lint(attr)).map(expect_to_allow);
         let deprecated = self.deprecated();
         let output = types::traced(&self.output, krate);
+        // Located at the user's name: rustc shows it where the body does not give what the signature promises.
+        let name = Ident::new("expr", Span::mixed_site().located_at(self.function.sig.ident.span()));
         let params = self.params.iter().map(|Param { attrs, pattern, ty, kind, .. }| {
             let ty = match kind {
                 Kind::Scalar => types::expr(ty, krate),
@@ -109,11 +108,14 @@ impl<'a> Parts<'a> {
             };
             quote_spanned!(Span::mixed_site()=> #(#attrs)* #pattern: #ty)
         });
+        let params: Vec<TokenStream> = params.collect();
+        let generics = with_used_lifetimes(&self.function.sig.generics, quote!(#(#params)* #body));
         quote_spanned! {Span::mixed_site()=>
             #[doc = #doc]
             #(#lints)*
             #deprecated
-            #vis #safety fn expr #generics(#(#params),*) -> #output #where_clause #body
+            #[must_use]
+            #vis #safety fn #name #generics(#(#params),*) -> #output #where_clause #body
         }
     }
 
@@ -176,12 +178,13 @@ impl<'a> Parts<'a> {
     fn call(&self) -> TokenStream {
         let (krate, site) = (self.krate, Span::mixed_site());
         let tensors = Lifetime::new("'__fg", site);
-        let mut generics = self.function.sig.generics.clone();
-        generics.params.insert(0, GenericParam::Lifetime(LifetimeParam::new(tensors.clone())));
         let params = self.params.iter().map(|param| {
             let (name, ty) = (&param.name, borrowed_for(&param.ty, param.kind, &tensors));
             quote_spanned!(site=> #name: #ty)
         });
+        let params: Vec<TokenStream> = params.collect();
+        let mut generics = with_used_lifetimes(&self.function.sig.generics, quote!(#(#params)*));
+        generics.params.insert(0, GenericParam::Lifetime(LifetimeParam::new(tensors.clone())));
         let (safety, where_clause) = (&self.function.sig.safety, &generics.where_clause);
         let (output, steps, trace) = (types::traced(&self.output, krate), self.steps(), self.trace());
         let allow = self.has("deprecated").then(|| quote!(#[allow(deprecated)]));
@@ -247,6 +250,20 @@ impl<'a> Parts<'a> {
         self.allowed(&quote_spanned!(Span::mixed_site()=> #companion::__call #turbofish(#(#names),*).#method()))
     }
 
+    /// The companion's name, which is the function's. Its hygiene is ours, so that lints on the names of types leave it alone.
+    pub(crate) fn companion_name(&self) -> Ident {
+        let name = &self.function.sig.ident;
+        let mut companion = name.clone();
+        companion.set_span(Span::mixed_site().located_at(name.span()));
+        companion
+    }
+
+    /// A parameter that the body ignores (`_x`) is still handed on.
+    fn underscore(&self) -> Option<TokenStream> {
+        let ignored = self.params.iter().any(|param| param.label.len() > 1 && param.label.starts_with('_'));
+        ignored.then(|| quote!(#[allow(clippy::used_underscore_binding)]))
+    }
+
     /// A call of something that is `unsafe` if the user's function is.
     fn allowed(&self, call: &TokenStream) -> TokenStream {
         if self.is_unsafe { quote_spanned!(Span::mixed_site()=> unsafe { #call }) } else { call.clone() }
@@ -310,17 +327,6 @@ impl ToTokens for Binding {
         let (start, end) = (pair(self.start), pair(self.end));
         tokens.extend(quote!(Binding { name: #name, start: #start, end: #end }));
     }
-}
-
-/// `::<T, N>`; lifetimes are left to inference.
-fn turbofish(generics: &Generics) -> Option<TokenStream> {
-    let mut names = generics.params.iter().filter_map(|param| match param {
-        GenericParam::Type(ty) => Some(&ty.ident),
-        GenericParam::Const(constant) => Some(&constant.ident),
-        GenericParam::Lifetime(_) => None,
-    });
-    let first = names.next()?;
-    Some(quote_spanned!(Span::mixed_site()=> ::<#first #(, #names)*>))
 }
 
 /// `&Tensor` and `Option<&Tensor>` with the given lifetime, other types as they are.

@@ -21,7 +21,7 @@ pub(crate) fn item(mut function: Function, checked: &Checked, krate: &Krate) -> 
     let parts = Parts::new(&function, &checked.params, krate);
     let body = stub_body();
     let signature = parts.signature(&function.sig.ident, &parts.result(&parts.output));
-    let (companion, expr, name) = (parts.companion(), parts.expr(&body), &function.sig.ident);
+    let (companion, expr, name) = (parts.companion(), parts.expr(&body), parts.companion_name());
     let queries = QUERIES.iter().map(|query| parts.query(query));
     let vis = &function.vis;
     quote_spanned! {Span::mixed_site()=>

@@ -12,6 +12,7 @@ mod derive;
 mod diagnostics;
 mod expand;
 mod fallback;
+mod generics;
 mod guard;
 mod krate;
 mod names;
@@ -50,10 +51,10 @@ fn annotated(args: TokenStream, item: TokenStream) -> TokenStream {
         return tokens;
     };
     let checked = check::signature(&mut function, &mut errors);
-    let body = calls::rewrite(function.body.stream(), &settings.krate, &mut errors);
+    let body = calls::rewrite(&function.body, &settings.krate, &mut errors);
     let expansion = if checked.expandable {
         let bindings = names::bindings(function.body.stream());
-        expand::item(&function, &checked, &settings, body, &bindings)
+        expand::item(&function, &checked, &settings, &body, &bindings)
     } else {
         fallback::item(function, &checked, &settings.krate)
     };

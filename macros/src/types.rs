@@ -94,5 +94,7 @@ pub(crate) fn traced(ty: &Type, krate: &Krate) -> Type {
 /// `Expr`, located at the type it stands for so that a type error in the body shows the user's token.
 pub(crate) fn expr(instead_of: impl ToTokens, krate: &Krate) -> TokenStream {
     let place = instead_of.to_token_stream().into_iter().last().map_or_else(Span::mixed_site, |token| token.span());
-    quote_spanned!(Span::mixed_site().located_at(place)=> #krate::Expr)
+    let place = Span::mixed_site().located_at(place);
+    let krate = krate.at(place);
+    quote_spanned!(place=> #krate::Expr)
 }
