@@ -97,6 +97,8 @@ fn an_unknown_code_is_kept_and_printed_as_its_number() {
     assert_eq!(unknown.name(), None);
     assert_eq!(unknown.to_string(), "cudnnStatus_t(3999)");
     assert!(unknown.is_not_supported());
+    assert_eq!(Status::from_name("CUDNN_STATUS_NOT_SUPPORTED_LAYOUT"), Some(Status::NOT_SUPPORTED_LAYOUT));
+    assert_eq!(Status::from_name("CUDNN_STATUS_LATER"), None);
     assert_eq!(DataType::BFLOAT16.to_string(), "CUDNN_DATA_BFLOAT16");
     assert_eq!(DescriptorType::OPERATION_MATMUL.to_string(), "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR");
     assert_eq!(format!("{:?}", OperationGraphMode::AUTO), "CUDNN_OPERATIONGRAPH_MODE_AUTO");

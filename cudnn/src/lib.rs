@@ -5,3 +5,4 @@
 
 mod aot;
 pub mod library;
+pub mod log;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use cudnn_sys::*;
 use fused_graph_cudnn::library::Library;
+use fused_graph_cudnn::log;
 
 /// Just enough of a wrapper to write the descriptors down; fails the test on any error.
 struct Cudnn(&'static Api);
@@ -83,6 +84,34 @@ impl Cudnn {
         })
     }
 
+    fn matmul(&self, a: Descriptor, b: Descriptor, c: Descriptor, compute: DataType) -> Descriptor {
+        let matmul = self.finished(DescriptorType::MATMUL, |matmul| {
+            self.set(matmul, AttributeName::MATMUL_COMP_TYPE, AttributeType::DATA_TYPE, &[compute]);
+        });
+        let parts = [
+            (AttributeName::OPERATION_MATMUL_ADESC, Some(a)),
+            (AttributeName::OPERATION_MATMUL_BDESC, Some(b)),
+            (AttributeName::OPERATION_MATMUL_CDESC, Some(c)),
+            (AttributeName::OPERATION_MATMUL_DESC, Some(matmul)),
+        ];
+        self.operation(DescriptorType::OPERATION_MATMUL, &parts)
+    }
+
+    fn graph(&self, operations: &[Descriptor]) -> Descriptor {
+        self.finished(DescriptorType::OPERATIONGRAPH, |graph| {
+            self.set(graph, AttributeName::OPERATIONGRAPH_OPS, AttributeType::BACKEND_DESCRIPTOR, operations);
+        })
+    }
+
+    /// The H200, from its properties.
+    fn h200(&self) -> Descriptor {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/device-properties/h200.json");
+        let properties = std::fs::read(path).expect("the fixture");
+        self.finished(DescriptorType::DEVICEPROP, |gpu| {
+            self.set(gpu, AttributeName::DEVICEPROP_JSON_REPRESENTATION, AttributeType::CHAR, &properties);
+        })
+    }
+
     /// `relu(a @ b + bias)`, BF16 with F32 in between.
     fn matmul_bias_relu(&self) -> Descriptor {
         let (half, float) = (DataType::BFLOAT16, DataType::FLOAT);
@@ -92,25 +121,11 @@ impl Cudnn {
         let y = self.tensor(4, [16, 512, 1024], half, false);
         let product = self.tensor(5, [16, 512, 1024], float, true);
         let sum = self.tensor(6, [16, 512, 1024], float, true);
-        let matmul = self.finished(DescriptorType::MATMUL, |matmul| {
-            self.set(matmul, AttributeName::MATMUL_COMP_TYPE, AttributeType::DATA_TYPE, &[float]);
-        });
-        let operations = [
-            self.operation(
-                DescriptorType::OPERATION_MATMUL,
-                &[
-                    (AttributeName::OPERATION_MATMUL_ADESC, Some(a)),
-                    (AttributeName::OPERATION_MATMUL_BDESC, Some(b)),
-                    (AttributeName::OPERATION_MATMUL_CDESC, Some(product)),
-                    (AttributeName::OPERATION_MATMUL_DESC, Some(matmul)),
-                ],
-            ),
+        self.graph(&[
+            self.matmul(a, b, product, float),
             self.pointwise(PointwiseMode::ADD, product, Some(bias), sum),
             self.pointwise(PointwiseMode::RELU_FWD, sum, None, y),
-        ];
-        self.finished(DescriptorType::OPERATIONGRAPH, |graph| {
-            self.set(graph, AttributeName::OPERATIONGRAPH_OPS, AttributeType::BACKEND_DESCRIPTOR, &operations);
-        })
+        ])
     }
 
     fn configs(&self, graph: Descriptor, gpu: Descriptor) -> Vec<Descriptor> {
@@ -138,13 +153,8 @@ impl Cudnn {
 #[ignore = "needs cuDNN; cargo xtask test brings it"]
 fn matmul_bias_relu_for_an_h200_is_one_plan() {
     let library = Library::for_planning().unwrap_or_else(|error| panic!("{error}"));
-    println!("{}", library.report());
     let cudnn = Cudnn(library.api());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/device-properties/h200.json");
-    let properties = std::fs::read(path).expect("the fixture");
-    let gpu = cudnn.finished(DescriptorType::DEVICEPROP, |gpu| {
-        cudnn.set(gpu, AttributeName::DEVICEPROP_JSON_REPRESENTATION, AttributeType::CHAR, &properties);
-    });
+    let gpu = cudnn.h200();
     let graph = cudnn.matmul_bias_relu();
     let configs = cudnn.configs(graph, gpu);
     assert!(!configs.is_empty(), "no engine is offered");
@@ -160,4 +170,38 @@ fn matmul_bias_relu_for_an_h200_is_one_plan() {
     let plan = plan.unwrap_or_else(|| panic!("no plan builds: {refusals:#?}"));
     let bytes = cudnn.count(plan, AttributeName::EXECUTION_PLAN_JSON_REPRESENTATION, AttributeType::CHAR);
     assert!(bytes > 10_000, "a plan with its kernel has more than {bytes} bytes");
+}
+
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn a_refused_graph_says_why_for_each_engine() {
+    let library = Library::for_planning().unwrap_or_else(|error| panic!("{error}"));
+    let cudnn = Cudnn(library.api());
+    let gpu = cudnn.h200();
+    // Kernels with an epilogue take no F64.
+    let double = DataType::DOUBLE;
+    let [a, b, c] = [1, 2, 3].map(|uid| cudnn.tensor(uid, [1, 512, 512], double, false));
+    let graph = cudnn.graph(&[cudnn.matmul(a, b, c, double)]);
+
+    let (configs, messages) = log::collect(library.api(), || cudnn.configs(graph, gpu));
+    assert_eq!(configs, Vec::<Descriptor>::new());
+    let refusals = log::distinct(messages.iter().flat_map(log::Message::refusals).collect());
+    let by_type = |(refusal, _): &&(log::Refusal, usize)| {
+        refusal.engine.is_some() && refusal.status == Status::NOT_SUPPORTED_DATA_TYPE
+    };
+    let refusal = refusals.iter().find(by_type).unwrap_or_else(|| panic!("{refusals:#?}"));
+    assert!(!refusal.0.knobs.is_empty() && refusal.0.reason().len() > 10, "{refusal:#?}");
+
+    // Nothing more is collected, and another thread's calls never were.
+    let ((), elsewhere) = log::collect(library.api(), || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let cudnn = Cudnn(library.api());
+                let [a, b, c] = [1, 2, 3].map(|uid| cudnn.tensor(uid, [1, 512, 512], double, false));
+                let graph = cudnn.graph(&[cudnn.matmul(a, b, c, double)]);
+                assert_eq!(cudnn.configs(graph, cudnn.h200()), Vec::<Descriptor>::new());
+            });
+        });
+    });
+    assert_eq!(elsewhere, []);
 }

@@ -44,6 +44,12 @@ macro_rules! newtype {
                 entries.find(|(code, _)| *code == self.0).map(|(_, name)| *name)
             }
 
+            /// The code that has this name in cuDNN's header, if it is known here.
+            pub fn from_name(name: &str) -> Option<Self> {
+                let mut entries = Self::TABLES.iter().flat_map(|names| names.iter());
+                entries.find(|(_, known)| *known == name).map(|(code, _)| Self(*code))
+            }
+
             /// Every code known here.
             pub fn known() -> impl Iterator<Item = Self> {
                 Self::TABLES.iter().flat_map(|names| names.iter()).map(|(code, _)| Self(*code))
