@@ -17,7 +17,7 @@ failed=0
 ran=0
 
 row() { # RESULT WHAT COUNT SECONDS NOTE
-    printf '  %-6s  %-44s  %12s  %6s s  %s\n' "$@" >>"$scratch/summary"
+    printf '  %-6s  %-56s  %12s  %6s s  %s\n' "$@" >>"$scratch/summary"
     ran=$((ran + 1))
     [ "$1" = ok ] || failed=$((failed + 1))
 }
