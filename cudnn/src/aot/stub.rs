@@ -8,7 +8,7 @@
 pub(crate) mod elf;
 pub(crate) mod tables;
 
-use std::ffi::CString;
+use std::io::Write;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -54,23 +54,13 @@ fn open(path: &Path) -> Result<(), String> {
 }
 
 /// By way of a file that exists in memory only, which works where every folder is read-only or not executable.
-#[cfg(target_os = "linux")]
 fn in_memory(soname: &str, library: &[u8]) -> Result<(), String> {
-    use std::io::Write;
-    use std::os::fd::AsRawFd;
-
-    let name = CString::new(soname).map_err(|error| error.to_string())?;
-    let mut file = loader::memory_file(&name)?;
+    let (mut file, path) = loader::memory_file(soname)?;
     file.write_all(library).map_err(|error| format!("memory file: {error}"))?;
-    open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+    open(&path)?;
     // Stays open: the loader knows the library by this path, and would take the next file of the same number for it.
     std::mem::forget(file);
     Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn in_memory(_: &str, _: &[u8]) -> Result<(), String> {
-    Err("this system has no memory files".to_owned())
 }
 
 /// By way of a file in a folder of its own, removed as soon as it is mapped.
@@ -87,7 +77,8 @@ fn in_files(library: &[u8]) -> Result<(), String> {
 }
 
 fn in_file(parent: &Path, library: &[u8]) -> Result<(), String> {
-    let folder = parent.join(format!("fused-graph-{}-{:?}", std::process::id(), std::time::Instant::now()));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let folder = parent.join(format!("fused-graph-{}-{}", std::process::id(), now.as_nanos()));
     let file = folder.join("library.so");
     let result = own_folder(&folder)
         .and_then(|()| std::fs::write(&file, library))
@@ -100,11 +91,15 @@ fn in_file(parent: &Path, library: &[u8]) -> Result<(), String> {
 }
 
 /// Makes a folder that nobody else may write to. Fails if something of that name is there.
+#[cfg(unix)]
 fn own_folder(path: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn own_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(path)
 }
 
 #[cfg(all(test, target_os = "linux"))]

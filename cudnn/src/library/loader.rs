@@ -7,7 +7,8 @@ pub(crate) use imp::{already_loaded, memory_file, open, open_global, path_of};
 #[cfg(target_os = "linux")]
 mod imp {
     use std::error::Error;
-    use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+    use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_uint, c_void};
+    use std::fs::File;
     use std::os::fd::FromRawFd;
     use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
@@ -41,20 +42,23 @@ mod imp {
         open_with(Path::new(name), unix::RTLD_NOW | RTLD_NOLOAD).ok()
     }
 
-    /// A file that exists in memory only. The function is looked up, since the C library may be too old to have it.
-    pub(crate) fn memory_file(name: &CStr) -> Result<std::fs::File, String> {
+    /// A file that exists in memory only, and the path by which it can be opened as long as it is not closed. The function
+    /// is looked up, since the C library may be too old to have it.
+    pub(crate) fn memory_file(name: &str) -> Result<(File, PathBuf), String> {
         const CLOSE_ON_EXEC: c_uint = 1;
         type Create = unsafe extern "C" fn(*const c_char, c_uint) -> c_int;
         // SAFETY: the C library's `memfd_create` has this signature wherever it exists.
         let create = unsafe { unix::Library::this().get::<Create>("memfd_create") }
             .map_err(|_| "the C library has no memory files")?;
+        let name = CString::new(name).map_err(|error| error.to_string())?;
         // SAFETY: the name is NUL-terminated and outlives the call.
         let descriptor = unsafe { create(name.as_ptr(), CLOSE_ON_EXEC) };
         if descriptor < 0 {
             return Err(format!("memory file: {}", std::io::Error::last_os_error()));
         }
         // SAFETY: the descriptor was just made and nobody else has it.
-        Ok(unsafe { std::fs::File::from_raw_fd(descriptor) })
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        Ok((file, PathBuf::from(format!("/proc/self/fd/{descriptor}"))))
     }
 
     /// `Dl_info` of `dlfcn.h`.
@@ -85,7 +89,6 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use std::ffi::CStr;
     use std::path::Path;
 
     use cudnn_sys::Library;
@@ -104,7 +107,7 @@ mod imp {
         None
     }
 
-    pub(crate) fn memory_file(_: &CStr) -> Result<std::fs::File, String> {
+    pub(crate) fn memory_file(_: &str) -> Result<(std::fs::File, std::path::PathBuf), String> {
         Err(ELSEWHERE.to_owned())
     }
 
