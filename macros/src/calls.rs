@@ -4,7 +4,7 @@
 //! type errors, completion and the source lines in reports rest.
 
 use crate::diagnostics::{self as says, Errors};
-use crate::krate::Krate;
+use crate::krate::{Krate, relocate};
 use crate::options::{self, Operation};
 use crate::spell;
 use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
@@ -131,12 +131,37 @@ impl Rewriter<'_> {
         let krate = self.krate.at(here);
         let function = Ident::new(&format!("{}_with", operation.name), here);
         let options_type = Ident::new(operation.options_type, here);
-        // The import counts the user's own import of the operation as used, and gives the editor a token to look up.
-        let used = quote_spanned!(Span::mixed_site().located_at(here)=> use #path as _;);
-        let content = quote_spanned!(here=> #(#operands,)* { #used #krate::ops::#options_type::new()#setters });
-        out.extend(quote_spanned!(here=> #krate::ops::#function));
-        out.push(regroup(group, content).into());
+        let used = used(&path, here);
+        let options = quote_spanned!(here=> #krate::ops::#options_type::new()#setters);
+        let options = if used.is_some() { quote_spanned!(here=> { #used #options }) } else { options };
+        let content = quote_spanned!(here=> #(#operands,)* #options);
+        let arguments = regroup(group, content);
+        out.extend(call(&krate, &function, &arguments, self.krate.is_anchored()));
     }
+}
+
+/// `krate::ops::function(arguments)`, of which the line in reports is that of the user's call.
+///
+/// A path with `$crate` takes its place from the `macro_rules!` that wrote it, and rustc would give the call that place. Such a path
+/// goes into an import in front.
+fn call(krate: &TokenStream, function: &Ident, arguments: &Group, is_anchored: bool) -> TokenStream {
+    let here = function.span();
+    if !is_anchored {
+        return quote_spanned!(here=> #krate::ops::#function #arguments);
+    }
+    let (site, alias) = (Span::mixed_site().located_at(here), Ident::new("__fg_op", here));
+    quote_spanned!(site=> ({ use #krate::ops::#function as #alias; #alias #arguments }))
+}
+
+/// An import of the callee, where the user may have imported it too: it makes that one count as used. Its hygiene is ours, so that it
+/// is no unused import itself.
+fn used(path: &TokenStream, here: Span) -> Option<TokenStream> {
+    let Some(TokenTree::Ident(first)) = path.clone().into_iter().next() else { return None };
+    if ["$crate", "crate", "self", "super"].iter().any(|anchor| first == anchor) {
+        return None;
+    }
+    let path = relocate(path.clone(), &|own| Span::mixed_site().located_at(own));
+    Some(quote_spanned!(Span::mixed_site().located_at(here)=> use #path as _;))
 }
 
 /// Stands in for an operand that was reported missing, so that the type of the call is still right.

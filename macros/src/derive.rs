@@ -98,7 +98,8 @@ fn arm(krate: &Krate, index: usize, name: Option<&Ident>, fields: &Fields) -> To
         .map(|(i, (member, field)): (usize, (Member, &syn::Field))| {
             let value = format_ident!("field{i}", span = Span::mixed_site());
             let place = Span::mixed_site().located_at(syn::spanned::Spanned::span(&field.ty));
-            let write = quote_spanned!(place=> #krate::Attr::encode(#value, key););
+            let (krate, value_there) = (krate.at(place), Ident::new(&value.to_string(), place));
+            let write = quote_spanned!(place=> #krate::Attr::encode(#value_there, key););
             (quote_spanned!(Span::mixed_site()=> #member: #value), write)
         })
         .unzip();

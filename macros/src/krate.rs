@@ -12,6 +12,11 @@ impl Krate {
         Self(Some(path))
     }
 
+    /// Whether the path was written by a `macro_rules!` with `$crate`.
+    pub(crate) fn is_anchored(&self) -> bool {
+        self.0.as_ref().and_then(|path| path.segments.first()).is_some_and(|first| first.ident == "$crate")
+    }
+
     /// The path, with every token located at `span`. The default path also resolves there; the tokens of a path that the user
     /// wrote keep their own hygiene (`$crate`).
     pub(crate) fn at(&self, span: Span) -> TokenStream {

@@ -58,12 +58,19 @@ impl Parse for Item {
         }
         let sig: Signature = input.parse()?;
         let rest: TokenStream = input.parse()?;
-        match rest.into_iter().next() {
-            Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => {
-                Ok(Self::Function(Box::new(Function { attrs, vis, sig, body })))
-            }
-            _ => Ok(Self::Bodiless(sig.ident)),
+        match body(rest) {
+            Some(body) => Ok(Self::Function(Box::new(Function { attrs, vis, sig, body }))),
+            None => Ok(Self::Bodiless(sig.ident)),
         }
+    }
+}
+
+/// The braces at the start, also inside the invisible group that a `$body:block` of `macro_rules!` is.
+fn body(rest: TokenStream) -> Option<Group> {
+    match rest.into_iter().next()? {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => body(group.stream()),
+        _ => None,
     }
 }
 

@@ -63,6 +63,7 @@ fn named_options_everywhere() {
             #![allow(unused)]
             let g = |a| ops::matmul(a, w, transpose_b = true,);
             for i in 0..3 { if sum(x, axes = [i]) == mean(x, keepdim = i == 1, axes = f::<A, B>(1)) {} }
+            let w = self::deep::ops::min(w, axes = 0);
             let v = vec![::fused_graph::ops::slice(gelu(x, approximate = \"tanh\"), axis = 1)];
             #[cfg(feature = \"x\")]
             println!(\"{}\", foo(a = 1));
