@@ -38,7 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     check(&rgb, &weights, &values, largest, width, height);
 
     write_png(&output, width, height, &colour(&values, largest, width * height))?;
-    println!("{DIRECTIONS} filters of {SIZE} x {SIZE} with threshold and ReLU, and their largest response {largest:.3}: {kernels} kernel(s)");
+    println!(
+        "{DIRECTIONS} filters of {SIZE} x {SIZE} with threshold and ReLU, and their largest response {largest:.3}: {kernels} kernel(s)"
+    );
     println!("wrote {output}");
     Ok(())
 }
@@ -79,7 +81,11 @@ fn check(rgb: &[f32], weights: &[f32], values: &[f32], largest: f32, width: usiz
         }
         let got = values[(direction * height + y) * width + x] as f64;
         // A GPU may round the operands of an F32 convolution to TF32.
-        assert!((got - sum.max(0.0)).abs() < 2e-3, "direction {direction} at ({x}, {y}): {got}, by hand {}", sum.max(0.0));
+        assert!(
+            (got - sum.max(0.0)).abs() < 2e-3,
+            "direction {direction} at ({x}, {y}): {got}, by hand {}",
+            sum.max(0.0)
+        );
     }
     let by_hand = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     assert!((largest - by_hand).abs() <= 1e-6 * by_hand, "AMAX {largest}, by hand {by_hand}");

@@ -68,7 +68,11 @@ fn tensors() {
     insta::assert_snapshot!(listing(vec![
         ("a slice of the wrong length", ErrorKind::Shape, Tensor::from_slice(&[1.0f32; 5], [2, 3], &cpu).map(drop)),
         ("a negative extent", ErrorKind::Shape, Tensor::zeros([2i64, -3], DType::F32, &cpu).map(drop)),
-        ("more elements than an i64 counts", ErrorKind::Shape, Tensor::zeros([i64::MAX, 4], DType::F32, &cpu).map(drop)),
+        (
+            "more elements than an i64 counts",
+            ErrorKind::Shape,
+            Tensor::zeros([i64::MAX, 4], DType::F32, &cpu).map(drop)
+        ),
         ("rank 9", ErrorKind::Shape, Tensor::zeros([1i64; 9], DType::F32, &cpu).map(drop)),
         ("an axis that is not there", ErrorKind::Argument, x.slice(3, 0..1).map(drop)),
         ("a range outside", ErrorKind::Argument, x.slice(1, 2..5).map(drop)),

@@ -139,7 +139,8 @@ pub fn case_6_alignment(dev: &Device) {
     }
     let built = mm::stats().plans_built;
     assert_eq!(built, if dev.is_cpu() { 1 } else { 5 }, "one plan an alignment");
-    let (a, b) = (Tensor::randn([512, 128], DType::F16, dev).unwrap(), Tensor::randn([128, 7], DType::F16, dev).unwrap());
+    let (a, b) =
+        (Tensor::randn([512, 128], DType::F16, dev).unwrap(), Tensor::randn([128, 7], DType::F16, dev).unwrap());
     close(&mm(&a, &b).unwrap(), &product(&values(&a), &values(&b), 1, 512, 128, 7));
 
     #[fused_graph]
@@ -165,8 +166,6 @@ fn gelu_of(x: f64) -> f64 {
     let (lo, hi) = (-8.0f64.max(-8.0), x.clamp(-8.0, 8.0));
     let h = (hi - lo) / steps as f64;
     let density = |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let sum: f64 = (0..=steps)
-        .map(|i| density(lo + h * i as f64) * if i == 0 || i == steps { 0.5 } else { 1.0 })
-        .sum();
+    let sum: f64 = (0..=steps).map(|i| density(lo + h * i as f64) * if i == 0 || i == steps { 0.5 } else { 1.0 }).sum();
     x * sum * h
 }

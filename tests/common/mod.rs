@@ -32,7 +32,12 @@ pub fn tolerance(dtype: DType, device: &Device) -> f64 {
 pub fn close(got: &Tensor, want: &[f64]) {
     let d = distance(&values(got), want);
     let limit = tolerance(got.dtype(), got.device());
-    assert!(d <= limit, "off by {d:.2e} (limit {limit:.0e}): {got:?}\n got {:?}\nwant {:?}", head(&values(got)), head(want));
+    assert!(
+        d <= limit,
+        "off by {d:.2e} (limit {limit:.0e}): {got:?}\n got {:?}\nwant {:?}",
+        head(&values(got)),
+        head(want)
+    );
 }
 
 fn head(v: &[f64]) -> &[f64] {

@@ -1,4 +1,6 @@
-//! The CPU backend.
+//! The CPU backend: the oracle, and the fast path that is compared with it.
+
+pub mod oracle;
 
 use crate::backend::{CompileRequest, Executable};
 use crate::error::{Error, Result};

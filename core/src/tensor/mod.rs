@@ -1,27 +1,20 @@
 //! Tensors: memory with dims and strides. Not a tensor library: views, conversions and constructors, no eager maths.
 
+mod convert;
+mod create;
+mod host;
+mod views;
+
+pub use create::set_seed;
+pub use host::HostData;
+pub(crate) use host::{HostElement, gather, with_host, with_type};
+
 use crate::backend::DeviceBuffer;
 use crate::device::Device;
-use crate::dtype::{DType, F8E4M3, F8E5M2, bf16, f16};
+use crate::dtype::DType;
 use crate::layout::{self, Dims};
 use std::fmt;
 use std::sync::Arc;
-
-/// Elements in host memory.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "a variant for each element type")]
-pub enum HostData {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-    BF16(Vec<bf16>),
-    F64(Vec<f64>),
-    F8E4M3(Vec<F8E4M3>),
-    F8E5M2(Vec<F8E5M2>),
-    I8(Vec<i8>),
-    I32(Vec<i32>),
-    I64(Vec<i64>),
-    Bool(Vec<bool>),
-}
 
 /// The memory of a tensor.
 #[derive(Clone, Debug)]
@@ -86,6 +79,28 @@ impl Tensor {
     /// Where it lives.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.dims.numel()
+    }
+
+    /// Whether the elements lie in memory in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        let normal = layout::normalise_strides(&self.dims, &self.strides);
+        self.numel() == 0 || normal == self.dims.contiguous_strides()
+    }
+
+    /// Whether the elements lie in memory in the order N (D) H W C without gaps.
+    pub fn is_channels_last(&self) -> bool {
+        let dense = self.dims.channels_last_strides();
+        self.rank() >= 3 && (0..self.rank()).all(|a| self.dims[a] == 1 || self.strides[a] == dense[a])
     }
 
     /// Address of the first element: on the device, or 0 for host memory.
