@@ -52,9 +52,18 @@ fn binding(mut tokens: &[TokenTree]) -> Option<Binding> {
     }
     let [TokenTree::Ident(name), rest @ ..] = tokens else { return None };
     let statement = &rest[..rest.iter().position(|token| is_punct(token, ';')).unwrap_or(rest.len())];
-    let value = initialiser(statement)?;
+    let value = initialiser(statement).filter(|value| !is_closure(value))?;
     let (start, end) = (value.first()?.span().start(), value.last()?.span().end());
     Some(Binding { name: name.unraw().to_string(), start: one_based(start), end: one_based(end) })
+}
+
+/// A closure is no value of the graph: what it computes belongs to the bindings inside it.
+fn is_closure(value: &[TokenTree]) -> bool {
+    match value.first() {
+        Some(TokenTree::Ident(word)) => word == "move",
+        Some(token) => is_punct(token, '|'),
+        None => false,
+    }
 }
 
 /// What follows the `=` of `= value` or `: Type = value`.
@@ -100,11 +109,12 @@ mod tests {
 
     #[test]
     fn nested_and_raw() {
-        let names: Vec<String> = found("if a { let r#in = x; } let f: fn(A) -> B = |q| { let w = q; w };")
-            .into_iter()
-            .map(|b| b.0)
-            .collect();
-        assert_eq!(names, ["in", "f", "w"]);
+        let names: Vec<String> =
+            found("if a { let r#in = x; } let f: fn(A) -> B = |q| { let w = q; w }; let g = move || 1;")
+                .into_iter()
+                .map(|b| b.0)
+                .collect();
+        assert_eq!(names, ["in", "w"]);
     }
 
     #[test]

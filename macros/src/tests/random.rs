@@ -91,7 +91,7 @@ impl Random {
 fn no_panic_on_random_tokens() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut expanded = 0;
-    for round in 0..20_000 {
+    for round in 0..6_000 {
         let args = if round % 2 == 0 { TokenStream::new() } else { random.stream(1) };
         let item = if round % 3 == 0 { random.stream(4) } else { random.nearly_valid() };
         let output = crate::annotated(args, item.clone()).to_string();
@@ -100,5 +100,5 @@ fn no_panic_on_random_tokens() {
         expanded += usize::from(output.contains("__call"));
         crate::derive::attr(item);
     }
-    assert!(expanded > 1000, "most inputs were refused before they were looked at: {expanded}");
+    assert!(expanded > 500, "most inputs were refused before they were looked at: {expanded}");
 }
