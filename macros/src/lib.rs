@@ -26,14 +26,109 @@ mod types;
 
 use proc_macro2::TokenStream;
 
-/// Compiles the function into fused, cached kernels.
+/// Makes a function over tensors one that runs as fused, cached kernels.
+///
+/// ```
+/// use fused_graph::prelude::*;
+///
+/// /// y = relu(a·b + bias), and its largest magnitude.
+/// #[fused_graph]
+/// pub fn linear_relu_amax(a: &Tensor, b: &Tensor, bias: Option<&Tensor>, alpha: f32) -> (Tensor, Tensor) {
+///     let y = relu(alpha * matmul(a, b, bias = bias));
+///     (y, amax(y, axes = [0, 1]))
+/// }
+///
+/// # fn main() -> fused_graph::Result<()> {
+/// let a = Tensor::from_slice(&[1.0_f32, 2.0], [1, 2], &Device::cpu())?;
+/// let b = Tensor::from_slice(&[3.0_f32, 4.0], [2, 1], &Device::cpu())?;
+/// let graph = linear_relu_amax::graph(&a, &b, None, 0.5)?;
+/// assert_eq!(graph.outputs().len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The body runs once for every new signature, with symbolic tensors (`Expr`, which is `Copy`), and leaves a graph. From it a plan is
+/// built and kept; later calls with the same signature look it up and launch it. The function itself returns
+/// `fused_graph::Result` of what it declares.
+///
+/// # Parameters
+///
+/// | type | role |
+/// |---|---|
+/// | `&Tensor` | an operand; its dims, strides, element type and alignment are part of the plan's key |
+/// | `Option<&Tensor>` | an operand that may be absent; its presence is part of the key, in the body it is an `Option<Expr>` |
+/// | `f32`, `f64` | a host scalar: an `Expr` in the body, handed over by value at each launch, never part of a plan |
+/// | `bool`, integers, `&'static str`, types with `#[derive(Attr)]` | a plain value in the body; each value has a plan of its own |
+///
+/// Type parameters (`'static`) and const parameters work; each instance has plans of its own. A parameter is a plain name, `mut name` or
+/// `_`. The function takes at least one tensor.
+///
+/// # Body
+///
+/// Ordinary Rust: `if`, `match` and `for` over what is no tensor, closures, macros, helper functions over `Expr`, tuples and arrays.
+/// Operators and literals work on either side. A `let` gives a value its name in reports and errors.
+///
+/// Options of an operation are named in the call, after its operands, and checked at compile time:
+/// `conv2d(x, w, padding = 1, stride = [2, 1])`. That works wherever the call stands in the body. Outside of annotated functions the
+/// same is written `conv2d_with(x, w, ConvOptions::new().padding(1))`.
+///
+/// # Result
+///
+/// `Tensor`, or tuples and arrays of it, however nested.
+///
+/// # Beside the function
+///
+/// A type of the same name carries
+///
+/// - `f::plan(…)`, `f::explain(…)`, `f::graph(…)`: the plan, the report and the traced graph for the given arguments;
+/// - `f::expr(…)`: the body, to be called in another annotated function, of which it becomes a part;
+/// - `f::stats()`, `f::clear()`: counts over all calls; forgets all plans.
+///
+/// It takes the name `f` among types and modules too, so `mod f` and `fn f` cannot stand side by side.
+///
+/// # Options
+///
+/// | option | meaning |
+/// |---|---|
+/// | `deterministic` | only engines that give the same bits every time |
+/// | `tf32 = false` | no rounding of F32 operands to TF32 |
+/// | `workspace_limit = "64MiB"` | the most workspace a plan may take; also `"1GB"` or a number of bytes |
+/// | `heuristics = [A, B, Fallback]` | which of cuDNN's heuristic modes are asked, in this order; also `Instant` |
+/// | `crate = path` | where the library is, if not at `::fused_graph`: a renamed dependency, a re-export, `$crate::…` in a macro |
+///
+/// # What it leaves alone
+///
+/// Attributes, documentation, visibility, generics and lints are the user's. `#[expect(…)]` acts as `#[allow(…)]`, because signature and
+/// body end up in different functions. `async`, `const`, `extern` and methods are refused. All mistakes of a function are reported at
+/// once, each at its own token with a code (`FG041`), and the function stays there for its callers.
 #[proc_macro_attribute]
 pub fn fused_graph(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let (args, item) = (TokenStream::from(args), TokenStream::from(item));
     guard::guarded(&item, || annotated(args.clone(), item.clone())).into()
 }
 
-/// Implements `Attr`.
+/// Makes a struct or an enum a static parameter of annotated functions: each value has plans of its own.
+///
+/// ```
+/// use fused_graph::prelude::*;
+///
+/// #[derive(Attr, Clone, Copy)]
+/// enum Activation {
+///     Relu,
+///     LeakyRelu { percent: u8 },
+/// }
+///
+/// #[fused_graph]
+/// fn activated(x: &Tensor, activation: Activation) -> Tensor {
+///     match activation {
+///         Activation::Relu => relu(x),
+///         Activation::LeakyRelu { percent } => leaky_relu(x, slope = f64::from(percent) / 100.0),
+///     }
+/// }
+/// ```
+///
+/// The variant and every field are written into the key; fields and type parameters are `Attr` themselves. With
+/// `#[attr(crate = path)]` the library is looked for at `path` instead of `::fused_graph`.
 #[proc_macro_derive(Attr, attributes(attr))]
 pub fn derive_attr(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let item = TokenStream::from(item);

@@ -93,3 +93,25 @@ fn derived_attr() {
     let empty = crate::derive::attr(tokens("enum Never {}")).to_string();
     assert!(empty.contains("match * self { }"), "{empty}");
 }
+
+/// `examples/expand` shows a function and what becomes of it. `BLESS=1 cargo test -p fused-graph-macros` writes it anew.
+#[test]
+fn the_example_shows_what_the_macro_makes() {
+    let source: syn::File =
+        syn::parse2(tokens(include_str!("../../../examples/expand/source.rs"))).expect("valid Rust");
+    let mut shown = "// Written by the test `the_example_shows_what_the_macro_makes` of the macros.\n".to_owned();
+    for item in source.items {
+        let syn::Item::Fn(mut function) = item else { panic!("the example is made of functions") };
+        let ours = function.attrs.iter().position(|attr| attr.path().is_ident("fused_graph")).expect("annotated");
+        let attribute = function.attrs.remove(ours);
+        let args = attribute.meta.require_list().map(|list| list.tokens.clone()).unwrap_or_default();
+        let expansion = crate::annotated(args, quote::ToTokens::into_token_stream(function));
+        shown += &prettyplease::unparse(&syn::parse2(expansion).expect("valid Rust"));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/expand/expanded.rs");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &shown).expect("the repository can be written to");
+    }
+    let recorded = std::fs::read_to_string(path).expect("examples/expand/expanded.rs is there");
+    assert!(recorded == shown, "the example no longer shows the expansion; BLESS=1 writes it anew:\n{shown}");
+}
