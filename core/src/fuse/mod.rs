@@ -1,5 +1,11 @@
 //! Which operations go into one kernel.
 
+mod partition;
+pub mod report;
+pub mod rules;
+
+pub use partition::{group_of, is_scalar, partition};
+
 use crate::infer::view_layout;
 use crate::ir::{Graph, NodeId, Op, ValueId};
 use crate::layout::Dims;

@@ -90,7 +90,7 @@ fn join(errors: Vec<Error>) -> Error {
 
 /// A result must be computed: an argument that is returned as it came (or seen through a view) is copied.
 fn returned(graph: &mut Graph, id: ValueId, position: usize) -> Result<ValueId> {
-    if graph.value(id).is_scalar() {
+    if crate::fuse::is_scalar(graph, id) {
         return Err(Error::argument(format!(
             "result {} of `{}` is the scalar {}; return a tensor",
             position + 1,
