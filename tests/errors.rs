@@ -96,7 +96,7 @@ fn several_mistakes_are_reported_together() {
 #[test]
 fn a_function_without_tensors_and_odd_results() {
     #[fused_graph]
-    fn scalar(alpha: f32) -> Tensor {
+    fn scalar(_x: Option<&Tensor>, alpha: f32) -> Tensor {
         alpha * 2.0
     }
     #[fused_graph]
@@ -105,7 +105,7 @@ fn a_function_without_tensors_and_odd_results() {
     }
     let ints = t(&[3]).to_dtype(DType::I32).unwrap();
     insta::assert_snapshot!(listing(vec![
-        ("a scalar result", ErrorKind::Argument, scalar(1.0).map(drop)),
+        ("a scalar result", ErrorKind::Argument, scalar(None, 1.0).map(drop)),
         ("half an integer", ErrorKind::DType, integral(&ints).map(drop)),
     ]));
 }
