@@ -96,7 +96,7 @@ impl<'a> Parts<'a> {
         let (vis, krate) = (&self.function.vis, self.krate);
         let (safety, where_clause) = (&self.function.sig.safety, &self.function.sig.generics.where_clause);
         let lints = self.function.attrs.iter().filter(|attr| is_lint(attr)).map(expect_to_allow);
-        let deprecated = self.deprecated();
+        let (deprecated, safety_doc) = (self.deprecated(), self.safety_doc());
         let output = types::traced(&self.output, krate);
         // Located at the user's name: rustc shows it where the body does not give what the signature promises.
         let name = Ident::new("expr", Span::mixed_site().located_at(self.function.sig.ident.span()));
@@ -112,6 +112,7 @@ impl<'a> Parts<'a> {
         let generics = with_used_lifetimes(&self.function.sig.generics, quote!(#(#params)* #body));
         quote_spanned! {Span::mixed_site()=>
             #[doc = #doc]
+            #safety_doc
             #(#lints)*
             #deprecated
             #[must_use]
@@ -137,7 +138,8 @@ impl<'a> Parts<'a> {
         let answer = Type::Verbatim(quote_spanned!(Span::mixed_site()=> #krate::#answer));
         let signature = self.signature(&method, &self.result(&answer));
         let doc = query.doc;
-        quote_spanned!(Span::mixed_site()=> #[doc = #doc] #signature)
+        let safety = self.safety_doc();
+        quote_spanned!(Span::mixed_site()=> #[doc = #doc] #safety #signature)
     }
 
     fn site(&self, settings: &Settings, bindings: &[Binding]) -> TokenStream {
@@ -281,6 +283,15 @@ impl<'a> Parts<'a> {
     pub(crate) fn result(&self, output: &Type) -> TokenStream {
         let krate = self.krate;
         quote_spanned!(Span::mixed_site()=> #krate::Result<#output>)
+    }
+
+    /// What the companion's functions document if the user's function is `unsafe`.
+    fn safety_doc(&self) -> Option<TokenStream> {
+        let doc = format!(" As for `{}` itself.", self.function.name());
+        let lines = ["", " # Safety", "", &doc];
+        // Clippy does not read documentation that a macro wrote.
+        let allow = quote_spanned!(Span::mixed_site()=> #[allow(clippy::missing_safety_doc)]);
+        self.is_unsafe.then(|| quote_spanned!(Span::mixed_site()=> #(#[doc = #lines])* #allow))
     }
 
     fn has(&self, attribute: &str) -> bool {

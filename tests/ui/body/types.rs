@@ -4,7 +4,7 @@ use fused_graph::prelude::*;
 #[fused_graph]
 fn types(x: &Tensor, n: usize) -> (Tensor, Tensor) {
     let y: usize = relu(x);
-    let z = reluu(x) + unknown;
+    let z = no_such_operation(x) + unknown;
     let s = x + "text";
     x.missing();
     relu(n)
