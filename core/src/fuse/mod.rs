@@ -1,26 +1,43 @@
 //! Which operations go into one kernel.
+//!
+//! [`rules`] is the table of what may be fused, as data; [`partition`] divides a graph by it; [`recut`] takes a kernel apart that the backend
+//! refused. `docs/fusion.md` is printed from the table.
 
-mod partition;
+mod check;
+mod division;
+mod docs;
+mod grow;
+mod recut;
 pub mod report;
 pub mod rules;
+#[cfg(test)]
+mod tests;
+mod text;
 
-pub use partition::{group_of, is_scalar, partition};
+pub use check::check_supported;
+pub use division::{group_of, is_scalar};
+pub use docs::rules_markdown;
+pub use grow::partition;
+pub use recut::{Refusal, recut};
+pub use rules::{Rule, RuleDevice, RuleTarget};
+pub use text::{DisplayPartition, value_name};
 
 use crate::infer::view_layout;
 use crate::ir::{Graph, NodeId, Op, ValueId};
 use crate::layout::Dims;
 
 /// What runs as one launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupKind {
     /// A core operation with what is fused round it, or pointwise operations and reductions without a core.
+    #[default]
     Kernel,
     /// One view that cannot be seen through strides: its operand is copied to the view's own strides.
     Copy,
 }
 
 /// The nodes of one kernel. Views are in no kernel: operands and results are resolved through them by [`MemRef`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// What runs it.
     pub kind: GroupKind,
@@ -32,6 +49,24 @@ pub struct Group {
     pub inputs: Vec<ValueId>,
     /// Values of its nodes that are written to memory, in order of creation.
     pub outputs: Vec<ValueId>,
+}
+
+impl Group {
+    /// Its nodes whose results the core reads, directly or through one another: what is computed in front of it.
+    pub fn prologue(&self, graph: &Graph) -> Vec<NodeId> {
+        let Some(core) = self.core else { return Vec::new() };
+        let mut open = vec![core];
+        let mut found: Vec<NodeId> = Vec::new();
+        while let Some(n) = open.pop() {
+            let producers = graph.node(n).inputs.iter().filter_map(|&v| graph.producer(v));
+            let inside: Vec<NodeId> = producers.filter(|p| self.nodes.contains(p) && !found.contains(p)).collect();
+            open.extend(&inside);
+            found.extend(inside);
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
 }
 
 /// Why a value goes through memory between two kernels.

@@ -2,39 +2,10 @@
 
 use super::{Group, resolve};
 use crate::dtype::DType;
-use crate::ir::{Graph, NodeId, Op, ValueId, ViewOp};
+use crate::ir::{Graph, NodeId, Op, ValueId};
 use crate::layout::Dims;
 
-/// An operation with the operands that the user can name: `conv2d x, w`, `add b`, `relu`.
-pub fn operation(graph: &Graph, node: NodeId) -> String {
-    let n = graph.node(node);
-    let named = |v: &ValueId| {
-        let base = source(graph, *v);
-        let value = graph.value(base);
-        (graph.producer(base).is_none() || value.name.is_some()).then(|| graph.label(base))
-    };
-    let operands: Vec<String> = n.inputs.iter().filter_map(named).collect();
-    let name = match n.op {
-        Op::Cast(to) => format!("cast to {to}"),
-        _ => n.op.name().to_owned(),
-    };
-    if operands.is_empty() { name } else { format!("{name} {}", operands.join(", ")) }
-}
-
-/// The value behind views that do not change which elements are seen.
-fn source(graph: &Graph, v: ValueId) -> ValueId {
-    match graph.producer(v).map(|n| graph.node(n)) {
-        Some(n) if matches!(n.op, Op::View(view) if !matches!(view, ViewOp::Slice { .. })) => {
-            source(graph, n.inputs[0])
-        }
-        _ => v,
-    }
-}
-
-/// All operations of a group in order.
-pub fn operations(graph: &Graph, group: &Group) -> Vec<String> {
-    group.nodes.iter().map(|n| operation(graph, *n)).collect()
-}
+pub use super::text::operations;
 
 fn bytes_of(dims: &Dims, dtype: DType) -> u64 {
     (dims.numel() * dtype.size()) as u64

@@ -1,41 +1,510 @@
-//! The rules of grouping, as data. `docs/fusion.md` is made from them, texts of cuts and errors quote them.
+//! The table of fusion rules. [`RULES`] is data: the partitioner, the tests and `docs/fusion.md` all read it.
 //!
-//! These decide what is *tried*. On a GPU cuDNN's own answer is final: a group that no engine takes is cut, and the reason kept.
+//! A rule says what may *not* go into a kernel, so that whatever no rule forbids is fused and the backend has the last word. The rules for GPUs are
+//! cuDNN's published support surface of its runtime-fusion engines, corrected by what plans of cuDNN 9.19 and 9.28 for sm_80, 89, 90 and 100
+//! were measured to build.
 
-/// A rule: why an operation does not go into the kernel of its operand.
+use crate::dtype::DType;
+use crate::ir::{PointwiseMode, ReduceMode};
+
+/// Where a plan is to run, as far as fusion depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Stable name.
-    pub id: &'static str,
-    /// What it says.
-    pub text: &'static str,
+pub enum RuleDevice {
+    /// The CPU backend.
+    Cpu,
+    /// A GPU through cuDNN.
+    Gpu {
+        /// Compute capability × 10: 90 for an H200.
+        sm: u32,
+        /// As `cudnnGetVersion` says it: 91900 for 9.19.0.
+        cudnn: u32,
+    },
 }
 
-macro_rules! rules {
-    ($($(#[$doc:meta])* $name:ident = $id:literal, $text:literal;)*) => {
-        $($(#[$doc])* pub const $name: Rule = Rule { id: $id, text: $text };)*
-        /// All of them.
-        pub const RULES: &[Rule] = &[$($name,)*];
-    };
+/// A device and what is known of the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleTarget<'a> {
+    /// The device.
+    pub device: RuleDevice,
+    /// For each tensor of the call, the largest power of two up to 256 that divides its address; 16 is assumed of those that are not listed.
+    pub alignments: &'a [u32],
 }
 
-rules! {
-    /// One core operation.
-    ONE_CORE = "one-core", "a kernel holds one convolution or matmul; its operands are read from memory";
-    /// Reductions end.
-    EXIT_REDUCTION = "exit-reduction", "a reduction is the exit of its kernel: nothing in the same kernel can read its result";
-    /// Views end.
-    VIEW = "view", "a view of a computed value looks at memory, so the value is written first";
-    /// Copies.
-    COPY = "copy", "this view cannot be expressed by strides, so its operand is copied";
-    /// Same shape.
-    SHAPE = "shape", "every operation of a kernel has the shape of its core operation, smaller operands being repeated to it";
-    /// Order.
-    ORDER = "order", "an operand is computed by a later kernel";
-}
+impl<'a> RuleTarget<'a> {
+    /// The CPU backend.
+    pub const CPU: RuleTarget<'static> = RuleTarget { device: RuleDevice::Cpu, alignments: &[] };
 
-impl std::fmt::Display for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.text, self.id)
+    /// A GPU (`sm` = 90 for an H200) with a version of cuDNN (91900 for 9.19.0).
+    pub const fn gpu(sm: u32, cudnn: u32) -> RuleTarget<'static> {
+        RuleTarget { device: RuleDevice::Gpu { sm, cudnn }, alignments: &[] }
     }
+
+    /// The same for tensors at addresses of these alignments.
+    pub const fn aligned(self, alignments: &'a [u32]) -> RuleTarget<'a> {
+        RuleTarget { device: self.device, alignments }
+    }
+}
+
+/// A half-open range of architectures and of cuDNN versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// From this compute capability (× 10) …
+    pub sm_from: u32,
+    /// … to below this one.
+    pub sm_below: u32,
+    /// In cuDNN versions below this one.
+    pub cudnn_below: u32,
+}
+
+impl Span {
+    const fn new(sm_from: u32, sm_below: u32, cudnn_below: u32) -> Span {
+        Span { sm_from, sm_below, cudnn_below }
+    }
+}
+
+/// The devices on which a rule holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// On all.
+    Everywhere,
+    /// On the CPU.
+    Cpu,
+    /// On every GPU.
+    Gpu,
+    /// On these GPUs.
+    Gpus(&'static [Span]),
+}
+
+impl Where {
+    /// Whether the rule holds on `device`.
+    pub fn holds(&self, device: RuleDevice) -> bool {
+        match (self, device) {
+            (Where::Everywhere, _) | (Where::Cpu, RuleDevice::Cpu) | (Where::Gpu, RuleDevice::Gpu { .. }) => true,
+            (Where::Gpus(spans), RuleDevice::Gpu { sm, cudnn }) => {
+                spans.iter().any(|s| (s.sm_from..s.sm_below).contains(&sm) && cudnn < s.cudnn_below)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The kernels a rule speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Around {
+    /// All.
+    Any,
+    /// Those with a core operation.
+    Core,
+    /// Those round a convolution.
+    Conv,
+    /// Those round a matrix product.
+    Matmul,
+}
+
+/// The part of a kernel a rule speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Every operation.
+    Kernel,
+    /// The core operation itself.
+    Core,
+    /// Pointwise operations behind the core.
+    Epilogue,
+    /// Reductions.
+    Reduction,
+    /// Pointwise operations in front of a core's operand.
+    Prologue,
+}
+
+/// Which axes of the core's result an operand or a reduced result still has: a set of roles. The other axes have extent 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form(pub u8);
+
+impl Form {
+    /// One element.
+    pub const SCALAR: Form = Form(0);
+    /// Convolution: N; matrix product: the batch.
+    pub const BATCH: Form = Form(1);
+    /// Convolution: channels; matrix product: rows.
+    pub const SECOND: Form = Form(2);
+    /// Convolution: all spatial axes; matrix product: columns.
+    pub const LAST: Form = Form(4);
+    /// All axes.
+    pub const FULL: Form = Form(7);
+
+    /// The axes of both.
+    pub const fn and(self, other: Form) -> Form {
+        Form(self.0 | other.0)
+    }
+}
+
+/// Convolutions that only cuDNN's precompiled engines take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConvCase {
+    /// The result does not lie in memory as N×spatial×C.
+    NotChannelsLast,
+    /// A group for each channel.
+    Depthwise,
+}
+
+/// What a rule forbids, with its data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// A second core operation.
+    OneCore,
+    /// Reading a view of a result of the same kernel.
+    ViewReadsMemory,
+    /// A view that has to be copied, beside anything else.
+    CopyAlone,
+    /// A result of another shape than the core's.
+    SameDims,
+    /// An operand that is computed, in another kernel, from a result of this one.
+    NoWayBack,
+    /// Reading the result of a reduction of the same kernel.
+    ReductionIsExit,
+    /// An epilogue operation that has nothing to do with the core's result.
+    FromCore,
+    /// Epilogue operands of other forms than these.
+    Operands(&'static [Form]),
+    /// Full-size epilogue operands that are not channels-last.
+    OperandChannelsLast,
+    /// Operands whose batch axes do not merge into one.
+    MergedBatch,
+    /// Anything but `+ bias`, then ReLU, behind such a convolution.
+    BiasReluOnly(ConvCase),
+    /// These pointwise modes.
+    NotModes(&'static [PointwiseMode]),
+    /// Arithmetic in these types.
+    NotTypes(&'static [DType]),
+    /// Other reductions than these.
+    ReduceModes(&'static [ReduceMode]),
+    /// Results of reductions of other forms than these.
+    ReduceForms(&'static [Form]),
+    /// Results of reductions of this form.
+    NotReduceForm(Form),
+    /// Reductions that give an integer.
+    FloatReduction,
+    /// Reductions behind a grouped convolution.
+    NoReductionOfGroups,
+    /// Core operands of these element types.
+    NotCoreTypes(&'static [DType]),
+    /// Any prologue.
+    NoPrologue,
+    /// Other prologue operations than casts and these, with plain parameters.
+    PrologueModes(&'static [PointwiseMode]),
+    /// More prologue operations than this.
+    PrologueLength(usize),
+    /// A prologue in front of another operand than the first.
+    PrologueOnData,
+    /// A prologue in front of both operands.
+    PrologueOnOne,
+    /// A prologue of a grouped convolution.
+    PrologueNotGrouped,
+    /// Prologue operands of other forms than these.
+    PrologueOperands(&'static [Form]),
+    /// Prologue operands aligned to fewer bytes.
+    PrologueAlignment(u32),
+    /// A prologue result that anything but the core reads, or that is returned.
+    PrologueStaysInside,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name in texts; never reused for another rule.
+    pub id: &'static str,
+    /// Which part of a kernel it is about.
+    pub part: Part,
+    /// Round which cores.
+    pub around: Around,
+    /// On which devices.
+    pub on: Where,
+    /// What it forbids.
+    pub limit: Limit,
+    /// The same in words.
+    pub sentence: &'static str,
+}
+
+impl Rule {
+    /// As a cut's reason starts: id and sentence.
+    pub fn text(&self) -> String {
+        format!("{}: {}", self.id, self.sentence)
+    }
+}
+
+const fn row(id: &'static str, part: Part, around: Around, on: Where, limit: Limit, sentence: &'static str) -> Rule {
+    Rule { id, part, around, on, limit, sentence }
+}
+
+const ANY: u32 = u32::MAX;
+
+/// The table, in the order in which the rules are asked.
+#[rustfmt::skip]
+pub const RULES: &[Rule] = {
+    use DType::{F8E4M3, F8E5M2, F64, I64};
+    use Part::{Core, Epilogue, Kernel, Prologue, Reduction};
+    use PointwiseMode as P;
+    use ReduceMode as R;
+    const N: Form = Form::BATCH;
+    const C: Form = Form::SECOND;
+    const M: Form = Form::SECOND;
+    const S: Form = Form::LAST;
+    const ONE: Form = Form::SCALAR;
+    const FULL: Form = Form::FULL;
+    &[
+        row(
+            "R01",
+            Kernel,
+            Around::Any,
+            Where::Everywhere,
+            Limit::OneCore,
+            "a kernel holds at most one convolution or matrix product",
+        ),
+        row(
+            "R02",
+            Kernel,
+            Around::Any,
+            Where::Everywhere,
+            Limit::ViewReadsMemory,
+            "a view looks at memory: what it looks at is written first, and what reads the view runs in a later kernel",
+        ),
+        row(
+            "R03",
+            Kernel,
+            Around::Any,
+            Where::Everywhere,
+            Limit::CopyAlone,
+            "a view that strides cannot express is a copy, which is a kernel of its own",
+        ),
+        row(
+            "R04",
+            Kernel,
+            Around::Any,
+            Where::Everywhere,
+            Limit::ReductionIsExit,
+            "a reduction is the exit of its kernel: nothing may read its result inside it",
+        ),
+        row(
+            "R05",
+            Kernel,
+            Around::Any,
+            Where::Everywhere,
+            Limit::SameDims,
+            "all operations of a kernel have one shape, that of the core's result; one with another shape starts a kernel",
+        ),
+        row(
+            "R06",
+            Kernel,
+            Around::Any,
+            Where::Everywhere,
+            Limit::NoWayBack,
+            "a value that leaves a kernel does not come back into it through another one",
+        ),
+        row(
+            "R10",
+            Epilogue,
+            Around::Core,
+            Where::Gpu,
+            Limit::FromCore,
+            "every operation behind a core reads the core's result or something computed from it",
+        ),
+        row(
+            "R11",
+            Epilogue,
+            Around::Core,
+            Where::Gpu,
+            Limit::NotModes(&[P::GenIndex]),
+            "no engine of cuDNN makes indices behind a core",
+        ),
+        row(
+            "R12",
+            Epilogue,
+            Around::Core,
+            Where::Gpu,
+            Limit::NotTypes(&[I64, F64]),
+            "operations behind a core compute in F32 or I32",
+        ),
+        row(
+            "R13",
+            Epilogue,
+            Around::Conv,
+            Where::Gpu,
+            Limit::BiasReluOnly(ConvCase::NotChannelsLast),
+            "behind a convolution whose result is not channels-last only `+ bias` and then ReLU can follow; `.channels_last()` on the data lifts this",
+        ),
+        row(
+            "R14",
+            Epilogue,
+            Around::Conv,
+            Where::Gpus(&[Span::new(0, ANY, 92800)]),
+            Limit::BiasReluOnly(ConvCase::Depthwise),
+            "behind a depthwise convolution only `+ bias` and then ReLU can follow before cuDNN 9.28",
+        ),
+        row(
+            "R15",
+            Epilogue,
+            Around::Conv,
+            Where::Gpu,
+            Limit::Operands(&[ONE, C, N.and(S), N.and(C), FULL]),
+            "an operand behind a convolution is one element, a channel vector (1×K×1×1), N×1×P×Q, N×K×1×1 or of the full shape",
+        ),
+        row(
+            "R16",
+            Epilogue,
+            Around::Conv,
+            Where::Gpu,
+            Limit::OperandChannelsLast,
+            "an operand of the full shape behind a convolution is channels-last like the result",
+        ),
+        row(
+            "R17",
+            Epilogue,
+            Around::Matmul,
+            Where::Gpu,
+            Limit::MergedBatch,
+            "the batch axes of an operand behind a matrix product must merge into one: all repeated, or all present with even strides",
+        ),
+        row(
+            "R20",
+            Reduction,
+            Around::Core,
+            Where::Gpu,
+            Limit::ReduceModes(&[R::Sum, R::Max, R::Min, R::Amax]),
+            "behind a core cuDNN reduces by sum, max, min or amax; mean, product and norms are kernels of their own",
+        ),
+        row("R21", Reduction, Around::Core, Where::Gpu, Limit::FloatReduction, "a reduction behind a core gives F32"),
+        row(
+            "R22",
+            Reduction,
+            Around::Conv,
+            Where::Gpu,
+            Limit::NoReductionOfGroups,
+            "nothing is reduced behind a grouped convolution",
+        ),
+        row(
+            "R23",
+            Reduction,
+            Around::Conv,
+            Where::Gpu,
+            Limit::ReduceForms(&[ONE, C, N.and(S), N.and(C), N]),
+            "a convolution's result is reduced to one element, to 1×K×1×1, N×1×P×Q, N×K×1×1 or N×1×1×1",
+        ),
+        row(
+            "R24",
+            Reduction,
+            Around::Conv,
+            Where::Gpus(&[Span::new(0, 90, ANY), Span::new(90, 100, 92800)]),
+            Limit::NotReduceForm(N.and(C)),
+            "a convolution's result is reduced to N×K×1×1 (global pooling) only on sm_100, and on sm_90 from cuDNN 9.28",
+        ),
+        row(
+            "R25",
+            Reduction,
+            Around::Matmul,
+            Where::Gpu,
+            Limit::ReduceForms(&[ONE, N.and(M), N.and(S), S]),
+            "a matrix product is reduced to one element, to its rows (B×M×1) or to its columns (B×1×N, 1×1×N)",
+        ),
+        row(
+            "R30",
+            Prologue,
+            Around::Core,
+            Where::Cpu,
+            Limit::NoPrologue,
+            "on the CPU a core reads its operands from memory: what is computed in front of it would be computed again for every tile",
+        ),
+        row(
+            "R31",
+            Prologue,
+            Around::Core,
+            Where::Gpu,
+            Limit::PrologueStaysInside,
+            "what is computed in front of a core stays inside the kernel: nothing else reads it and it is not returned",
+        ),
+        row(
+            "R32",
+            Prologue,
+            Around::Core,
+            Where::Gpu,
+            Limit::PrologueModes(&[P::Add, P::Mul, P::Relu]),
+            "in front of a core only scale, bias, plain ReLU and casts are fused",
+        ),
+        row(
+            "R33",
+            Prologue,
+            Around::Core,
+            Where::Gpu,
+            Limit::PrologueLength(4),
+            "at most four operations are fused in front of a core",
+        ),
+        row(
+            "R34",
+            Prologue,
+            Around::Conv,
+            Where::Gpu,
+            Limit::PrologueOnData,
+            "in front of a convolution only the data is computed, not the weights",
+        ),
+        row(
+            "R35",
+            Prologue,
+            Around::Core,
+            Where::Gpu,
+            Limit::PrologueOnOne,
+            "only one operand of a core is computed in its kernel",
+        ),
+        row(
+            "R36",
+            Prologue,
+            Around::Conv,
+            Where::Gpu,
+            Limit::PrologueNotGrouped,
+            "nothing is fused in front of a grouped convolution",
+        ),
+        row(
+            "R37",
+            Prologue,
+            Around::Conv,
+            Where::Gpu,
+            Limit::PrologueOperands(&[ONE, C, FULL]),
+            "an operand in front of a convolution is one element, a channel vector (1×C×1×1) or of the full shape",
+        ),
+        row(
+            "R38",
+            Prologue,
+            Around::Core,
+            Where::Gpus(&[Span::new(90, ANY, ANY)]),
+            Limit::PrologueAlignment(16),
+            "from sm_90 on, tensors that are read in front of a core are aligned to 16 bytes, rows included",
+        ),
+        row(
+            "R39",
+            Prologue,
+            Around::Core,
+            Where::Gpus(&[Span::new(0, 90, ANY)]),
+            Limit::PrologueAlignment(4),
+            "tensors that are read in front of a core are aligned to 4 bytes, rows included",
+        ),
+        row(
+            "R40",
+            Core,
+            Around::Core,
+            Where::Gpus(&[Span::new(0, 89, ANY)]),
+            Limit::NotCoreTypes(&[F8E4M3, F8E5M2]),
+            "tensor cores for 8-bit floats exist from sm_89 on",
+        ),
+        row(
+            "R41",
+            Core,
+            Around::Core,
+            Where::Gpu,
+            Limit::NotCoreTypes(&[F64]),
+            "F64 runs on the CPU only; `cast` to F32",
+        ),
+    ]
+};
+
+/// The rule with this limit; every limit that stands for a decision of the partitioner itself is in the table.
+pub(super) fn rule(limit: Limit) -> Option<&'static Rule> {
+    RULES.iter().find(|r| r.limit == limit)
 }

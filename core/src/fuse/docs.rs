@@ -1,0 +1,70 @@
+//! `docs/fusion.md`, printed from the table.
+
+use super::rules::{Around, Part, RULES, Rule, Where};
+use std::fmt::Write;
+
+/// The text of `docs/fusion.md`.
+pub fn rules_markdown() -> String {
+    let mut out = String::from(INTRO);
+    for (part, title) in PARTS {
+        let _ = write!(out, "\n## {title}\n\n| rule | round | on | |\n|---|---|---|---|\n");
+        for rule in RULES.iter().filter(|r| r.part == part) {
+            let _ = writeln!(out, "| {} | {} | {} | {} |", rule.id, around(rule), on(rule), rule.sentence);
+        }
+    }
+    out
+}
+
+const INTRO: &str = "# What goes into one kernel
+
+<!-- Printed from the table in core/src/fuse/rules.rs. Do not edit: `BLESS=1 cargo test -p fused-graph-core fusion_md` rewrites it. -->
+
+A traced function is divided into kernels round its core operations, the convolutions and matrix products. Each core takes the operations that follow it
+as its *epilogue*: pointwise operations, also several results, and reductions at the exits. It takes pointwise operations in front of its operands as
+its *prologue*. What is left is grouped into kernels of pointwise operations and reductions.
+
+Everything is fused that none of these rules forbids. On a GPU cuDNN has the last word: if no engine runs a kernel, it is cut again (the
+prologue comes off first, then the reductions, then the end of the epilogue), and `explain` prints the engines' own reasons. A reason in `explain`
+that starts with an id is one of these rules.
+";
+
+const PARTS: [(Part, &str); 5] = [
+    (Part::Kernel, "Every kernel"),
+    (Part::Core, "The core operation"),
+    (Part::Epilogue, "Epilogue: pointwise operations behind a core"),
+    (Part::Reduction, "Reductions behind a core"),
+    (Part::Prologue, "Prologue: operations in front of a core"),
+];
+
+fn around(rule: &Rule) -> &'static str {
+    match rule.around {
+        Around::Any => "anything",
+        Around::Core => "any core",
+        Around::Conv => "convolution",
+        Around::Matmul => "matrix product",
+    }
+}
+
+fn on(rule: &Rule) -> String {
+    let Where::Gpus(spans) = rule.on else {
+        return match rule.on {
+            Where::Everywhere => "all devices",
+            Where::Cpu => "CPU",
+            _ => "GPU",
+        }
+        .to_owned();
+    };
+    let span = |s: &super::rules::Span| {
+        let mut text = match (s.sm_from, s.sm_below) {
+            (0, u32::MAX) => "GPU".to_owned(),
+            (from, u32::MAX) => format!("sm_{from} and later"),
+            (0, below) => format!("before sm_{below}"),
+            (from, below) => format!("sm_{from} to before sm_{below}"),
+        };
+        if s.cudnn_below != u32::MAX {
+            let _ = write!(text, " with cuDNN before {}.{}", s.cudnn_below / 10000, s.cudnn_below / 100 % 100);
+        }
+        text
+    };
+    spans.iter().map(span).collect::<Vec<_>>().join("; ")
+}

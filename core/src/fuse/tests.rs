@@ -1,0 +1,414 @@
+//! Divisions by text, for each kind of target.
+
+use super::{Partition, RuleTarget, partition};
+use crate::dtype::DType;
+use crate::ir::{
+    ConvAttrs, Graph, Op, Params, PointwiseMode as P, ReduceAttrs, ReduceMode, ScalarType, SourceLoc, ValueId, ViewOp,
+};
+use crate::layout::Dims;
+
+const CPU: RuleTarget<'static> = RuleTarget::CPU;
+const A100: RuleTarget<'static> = RuleTarget::gpu(80, 91900);
+const H200: RuleTarget<'static> = RuleTarget::gpu(90, 91900);
+const H200_NEW: RuleTarget<'static> = RuleTarget::gpu(90, 92801);
+const B200: RuleTarget<'static> = RuleTarget::gpu(100, 91900);
+
+/// A graph under construction, in few words.
+struct G(Graph);
+
+impl G {
+    fn new() -> Self {
+        G(Graph::new("f"))
+    }
+
+    fn arg(&mut self, name: &str, dims: &[i64]) -> ValueId {
+        self.arg_of(name, DType::BF16, dims)
+    }
+
+    fn arg_of(&mut self, name: &str, dtype: DType, dims: &[i64]) -> ValueId {
+        let dims = Dims::new(dims).unwrap();
+        self.0.add_input(name, dtype, dims, dims.contiguous_strides())
+    }
+
+    fn nhwc(&mut self, name: &str, dims: &[i64]) -> ValueId {
+        let dims = Dims::new(dims).unwrap();
+        self.0.add_input(name, DType::BF16, dims, dims.channels_last_strides())
+    }
+
+    fn op(&mut self, op: Op, inputs: &[ValueId]) -> ValueId {
+        self.0.add_node(op, inputs, SourceLoc::NONE).unwrap()
+    }
+
+    fn pw(&mut self, mode: P, inputs: &[ValueId]) -> ValueId {
+        self.op(Op::Pointwise(mode, Params::DEFAULT), inputs)
+    }
+
+    fn conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        let mut attrs = ConvAttrs::new(2);
+        attrs.pre_padding = Dims::splat(1, 2);
+        attrs.post_padding = Dims::splat(1, 2);
+        attrs.groups = self.0.value(x).dims[1] / self.0.value(w).dims[1];
+        self.op(Op::Conv(attrs), &[x, w])
+    }
+
+    fn matmul(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.op(Op::Matmul, &[a, b])
+    }
+
+    fn reduce(&mut self, mode: ReduceMode, axes: &[u8], x: ValueId) -> ValueId {
+        let axes = axes.iter().fold(0, |bits, a| bits | 1 << a);
+        self.op(Op::Reduce(ReduceAttrs { mode, axes, keepdim: true }), &[x])
+    }
+
+    fn amax(&mut self, x: ValueId) -> ValueId {
+        let axes = ((1u32 << self.0.value(x).dims.len()) - 1) as u8;
+        self.op(Op::Reduce(ReduceAttrs { mode: ReduceMode::Amax, axes, keepdim: false }), &[x])
+    }
+
+    fn name(&mut self, v: ValueId, name: &str) -> ValueId {
+        self.0.set_name(v, name);
+        v
+    }
+
+    fn returns(mut self, outputs: &[ValueId]) -> Graph {
+        self.0.set_outputs(outputs.iter().copied());
+        self.0
+    }
+}
+
+#[track_caller]
+fn expect(graph: &Graph, target: RuleTarget<'_>, text: &str) {
+    let p = partition(graph, &target);
+    check_sound(graph, &p);
+    let lines = |s: &str| s.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty()).collect::<Vec<_>>();
+    // A reason is compared by its rule.
+    let found: Vec<String> = lines(&p.display(graph).to_string())
+        .into_iter()
+        .map(|l| l.splitn(3, ": ").take(if l.starts_with("cut") { 2 } else { 3 }).collect::<Vec<_>>().join(": "))
+        .collect();
+    assert_eq!(found, lines(text), "on {target:?}:\n{}", p.display(graph));
+}
+
+/// Every live operation is in one kernel (scalar arithmetic in as many as use it), and all that a kernel reads is written before it.
+#[track_caller]
+pub(super) fn check_sound(graph: &Graph, p: &Partition) {
+    let mut written: Vec<ValueId> = Vec::new();
+    let mut homes = vec![0; graph.nodes().len()];
+    for group in &p.groups {
+        assert!(group.nodes.is_sorted() && !group.nodes.is_empty());
+        for v in &group.inputs {
+            let base = super::resolve(graph, *v).base;
+            assert!(
+                graph.producer(base).is_none() || written.contains(&base),
+                "{} is read too early",
+                super::value_name(graph, *v)
+            );
+        }
+        let inside: Vec<ValueId> = group.nodes.iter().map(|&n| graph.node(n).output).collect();
+        for n in &group.nodes {
+            homes[n.index()] += 1;
+            for v in &graph.node(*n).inputs {
+                assert!(inside.contains(v) || group.inputs.contains(v));
+            }
+        }
+        assert!(group.outputs.iter().all(|v| inside.contains(v)) && !group.outputs.is_empty());
+        assert!(group.nodes.iter().filter(|n| graph.node(**n).op.is_core()).count() <= 1);
+        assert!(group.outputs.iter().all(|v| !written.contains(v)), "a value is written twice");
+        written.extend(&group.outputs);
+    }
+    for v in graph.outputs() {
+        let base = super::resolve(graph, *v).base;
+        assert!(graph.producer(base).is_none() || written.contains(&base));
+    }
+    for (n, node) in graph.nodes() {
+        assert!(homes[n.index()] <= 1 || super::is_scalar(graph, node.output), "{n:?} is in two kernels");
+    }
+}
+
+fn conv_bias_relu() -> Graph {
+    let mut g = G::new();
+    let (x, w, b) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[32, 64, 3, 3]), g.arg("b", &[32, 1, 1]));
+    let c = g.conv(x, w);
+    let s = g.pw(P::Add, &[c, b]);
+    let y = g.pw(P::Relu, &[s]);
+    g.name(y, "y");
+    let m = g.amax(y);
+    g.returns(&[y, m])
+}
+
+#[test]
+fn a_convolution_takes_its_epilogue_and_amax() {
+    for target in [CPU, A100, H200, H200_NEW, B200] {
+        expect(&conv_bias_relu(), target, "kernel 1: conv2d x, w + add b + relu + amax -> y, %6");
+    }
+}
+
+#[test]
+fn job_3_is_one_kernel() {
+    let mut g = G::new();
+    let (x, w, b) = (g.arg("x", &[4, 16, 32]), g.arg("w", &[32, 24]), g.arg("b", &[24]));
+    let alpha = g.0.add_scalar("alpha", ScalarType::F32);
+    let c = g.matmul(x, w);
+    let s = g.pw(P::Mul, &[alpha, c]);
+    let s = g.pw(P::Add, &[s, b]);
+    let y = g.pw(P::Gelu, &[s]);
+    g.name(y, "y");
+    let m = g.amax(y);
+    let graph = g.returns(&[y, m]);
+    for target in [CPU, A100, H200, H200_NEW, B200] {
+        expect(&graph, target, "kernel 1: matmul x, w + mul alpha + add b + gelu + amax -> y, %8");
+    }
+}
+
+#[test]
+fn a_value_does_not_come_back_into_a_kernel() {
+    let mut g = G::new();
+    let (x, w) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[64, 64, 3, 3]));
+    let c = g.conv(x, w);
+    let p = g.pw(P::Relu, &[c]);
+    g.name(p, "p");
+    let c2 = g.conv(p, w);
+    let q = g.pw(P::Add, &[p, c2]);
+    g.name(q, "q");
+    let r = g.pw(P::Sub, &[p, q]);
+    let graph = g.returns(&[r]);
+    for target in [CPU, H200] {
+        expect(
+            &graph,
+            target,
+            "kernel 1: conv2d x, w + relu -> p
+             kernel 2: conv2d p, w + add p + sub p, . -> %6
+             cut at p: R01",
+        );
+    }
+}
+
+#[test]
+fn a_reduction_is_the_exit() {
+    let mut g = G::new();
+    let (x, w) = (g.arg("x", &[4, 16, 32]), g.arg("w", &[32, 24]));
+    let c = g.matmul(x, w);
+    let most = g.reduce(ReduceMode::Max, &[2], c);
+    let s = g.pw(P::Sub, &[c, most]);
+    let e = g.pw(P::Exp, &[s]);
+    let sum = g.reduce(ReduceMode::Sum, &[2], e);
+    let y = g.pw(P::Div, &[e, sum]);
+    let graph = g.returns(&[y]);
+    for target in [CPU, H200] {
+        expect(
+            &graph,
+            target,
+            "kernel 1: matmul x, w + max -> %2, %3
+             kernel 2: sub %2, %3 + exp + sum -> %5, %6
+             kernel 3: div %5, %6 -> %7
+             cut at %2: R04
+             cut at %3: R04
+             cut at %5: R04
+             cut at %6: R04",
+        );
+    }
+}
+
+#[test]
+fn a_prologue_goes_in_where_it_was_measured_to() {
+    let mut g = G::new();
+    let (x, w) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[32, 64, 3, 3]));
+    let (s, b) = (g.arg("s", &[64, 1, 1]), g.arg("b", &[64, 1, 1]));
+    let v = g.pw(P::Mul, &[x, s]);
+    let v = g.pw(P::Add, &[v, b]);
+    let v = g.pw(P::Relu, &[v]);
+    let c = g.conv(v, w);
+    let y = g.pw(P::Gelu, &[c]);
+    let graph = g.returns(&[y]);
+    expect(&graph, H200, "kernel 1: mul x, s + add b + relu + conv2d ., w + gelu -> %8");
+    let cut = "kernel 1: mul x, s + add b + relu -> %6
+               kernel 2: conv2d %6, w + gelu -> %8";
+    expect(&graph, CPU, &format!("{cut}\ncut at %6: R30"));
+    expect(&graph, H200.aligned(&[2, 16, 16, 16]), &format!("{cut}\ncut at %6: R38"));
+    expect(&graph, A100.aligned(&[8, 16, 16, 16]), "kernel 1: mul x, s + add b + relu + conv2d ., w + gelu -> %8");
+
+    let mut g = G::new();
+    let (x, w) = (g.arg("x", &[4, 16, 32]), g.arg("w", &[32, 24]));
+    let v = g.pw(P::Relu, &[x]);
+    let c = g.matmul(v, w);
+    let e = g.pw(P::Exp, &[x]);
+    let c2 = g.matmul(e, w);
+    let graph = g.returns(&[c, v, c2]);
+    expect(
+        &graph,
+        H200,
+        "kernel 1: relu x + exp x -> %2, %4
+         kernel 2: matmul %2, w -> %3
+         kernel 3: matmul %4, w -> %5
+         cut at %2: R31
+         cut at %4: R32",
+    );
+}
+
+#[test]
+fn two_matmuls_are_two_kernels_and_share_what_follows() {
+    let mut g = G::new();
+    let (x, a, b) = (g.arg("x", &[4, 16, 32]), g.arg("a", &[32, 24]), g.arg("b", &[32, 24]));
+    let (p, q) = (g.matmul(x, a), g.matmul(x, b));
+    let s = g.pw(P::Swish, &[p]);
+    let y = g.pw(P::Mul, &[s, q]);
+    let graph = g.returns(&[y]);
+    expect(
+        &graph,
+        H200,
+        "kernel 1: matmul x, b -> %4
+         kernel 2: matmul x, a + swish + mul %4 -> %6
+         cut at %4: R01",
+    );
+}
+
+#[test]
+fn views_cut_and_copies_are_kernels() {
+    let mut g = G::new();
+    let (x, w, b) = (g.arg("x", &[4, 16, 32]), g.arg("w", &[32, 24]), g.arg("b", &[24]));
+    let c = g.matmul(x, w);
+    let t = g.op(Op::View(ViewOp::Permute(Dims::new(&[0, 2, 1]).unwrap())), &[c]);
+    let r = g.op(Op::View(ViewOp::Reshape(Dims::new(&[4, 24 * 16]).unwrap())), &[t]);
+    let flat = g.op(Op::View(ViewOp::Unsqueeze(0)), &[b]);
+    let s = g.pw(P::Add, &[c, flat]);
+    let y = g.pw(P::Relu, &[r]);
+    let seen = g.op(Op::View(ViewOp::Permute(Dims::new(&[2, 1, 0]).unwrap())), &[s]);
+    let graph = g.returns(&[y, seen]);
+    expect(
+        &graph,
+        H200,
+        "kernel 1: matmul x, w + add b -> %3, %7
+         copy 2: reshape %3 -> %5
+         kernel 3: relu %5 -> %8
+         cut at %3: R02
+         cut at %5: R03",
+    );
+}
+
+#[test]
+fn scalar_arithmetic_is_repeated() {
+    let mut g = G::new();
+    let (x, w) = (g.arg("x", &[4, 16, 16]), g.arg("w", &[16, 16]));
+    let (alpha, two) = (g.0.add_scalar("alpha", ScalarType::F32), g.0.add_const(2.0));
+    let k = g.pw(P::Mul, &[alpha, two]);
+    let k = g.pw(P::Exp, &[k]);
+    let c = g.matmul(x, w);
+    let c = g.pw(P::Mul, &[c, k]);
+    let d = g.matmul(c, w);
+    let d = g.pw(P::Mul, &[d, k]);
+    let _dead = g.pw(P::Exp, &[d]);
+    let graph = g.returns(&[d]);
+    let p = partition(&graph, &H200);
+    check_sound(&graph, &p);
+    assert_eq!(p.groups.iter().map(|g| g.nodes.len()).collect::<Vec<_>>(), [4, 4]);
+    assert_eq!(p.groups[1].inputs.len(), 4, "alpha, 2, the first product and w");
+    assert!(p.groups[1].prologue(&graph).is_empty());
+}
+
+#[test]
+fn what_one_engine_declines_is_cut_by_rule() {
+    // NCHW data: bias and ReLU only.
+    let mut g = G::new();
+    let (x, w, b) = (g.arg("x", &[8, 64, 28, 28]), g.arg("w", &[32, 64, 3, 3]), g.arg("b", &[32, 1, 1]));
+    let c = g.conv(x, w);
+    let s = g.pw(P::Add, &[c, b]);
+    let r = g.pw(P::Relu, &[s]);
+    let y = g.pw(P::Gelu, &[r]);
+    let graph = g.returns(&[y]);
+    expect(&graph, CPU, "kernel 1: conv2d x, w + add b + relu + gelu -> %6");
+    expect(&graph, H200, "kernel 1: conv2d x, w + add b + relu -> %5\nkernel 2: gelu %5 -> %6\ncut at %5: R13");
+
+    // Depthwise: from cuDNN 9.28 on.
+    let mut g = G::new();
+    let (x, w) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[64, 1, 3, 3]));
+    let c = g.conv(x, w);
+    let y = g.pw(P::Gelu, &[c]);
+    let graph = g.returns(&[y]);
+    expect(&graph, H200, "kernel 1: conv2d x, w -> %2\nkernel 2: gelu %2 -> %3\ncut at %2: R14");
+    expect(&graph, H200_NEW, "kernel 1: conv2d x, w + gelu -> %3");
+}
+
+#[test]
+fn reductions_behind_a_core_by_form() {
+    let pooled = |mode, axes: &[u8]| {
+        let mut g = G::new();
+        let (x, w) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[32, 64, 3, 3]));
+        let c = g.conv(x, w);
+        let s = g.reduce(mode, axes, c);
+        g.returns(&[s])
+    };
+    let one = "kernel 1: conv2d x, w + sum -> %3";
+    let two = "kernel 1: conv2d x, w -> %2\nkernel 2: sum %2 -> %3\ncut at %2: ";
+    let global = pooled(ReduceMode::Sum, &[2, 3]);
+    expect(&global, CPU, one);
+    expect(&global, A100, &format!("{two}R24"));
+    expect(&global, H200, &format!("{two}R24"));
+    expect(&global, H200_NEW, one);
+    expect(&global, B200, one);
+    expect(&pooled(ReduceMode::Sum, &[0, 2, 3]), A100, one);
+    expect(&pooled(ReduceMode::Sum, &[2]), H200_NEW, &format!("{two}R23"));
+    let mean = "kernel 1: conv2d x, w -> %2\nkernel 2: mean %2 -> %3\ncut at %2: R20";
+    expect(&pooled(ReduceMode::Mean, &[0, 2, 3]), B200, mean);
+}
+
+#[test]
+fn operands_of_an_epilogue_by_form() {
+    let with = |dims: &[i64], nhwc: bool| {
+        let mut g = G::new();
+        let (x, w) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[32, 64, 3, 3]));
+        let b = if nhwc { g.nhwc("b", dims) } else { g.arg("b", dims) };
+        let c = g.conv(x, w);
+        let s = g.pw(P::Add, &[b, c]);
+        g.returns(&[s])
+    };
+    let one = "kernel 1: conv2d x, w + add b -> %4";
+    let two = "kernel 1: conv2d x, w -> %3\nkernel 2: add b, %3 -> %4\ncut at %3: ";
+    for dims in [&[1, 32, 1, 1][..], &[8, 1, 28, 28], &[8, 32, 1, 1], &[1], &[1, 1, 1, 1]] {
+        expect(&with(dims, false), H200, one);
+    }
+    expect(&with(&[8, 32, 28, 28], true), H200, one);
+    expect(&with(&[8, 32, 28, 28], false), H200, &format!("{two}R16"));
+    expect(&with(&[28, 28], false), H200, &format!("{two}R15"));
+    expect(&with(&[28, 28], false), CPU, one);
+
+    let mut g = G::new();
+    let (x, w, b) = (g.arg("x", &[2, 3, 16, 32]), g.arg("w", &[2, 3, 32, 24]), g.arg("b", &[1, 3, 1, 24]));
+    let c = g.matmul(x, w);
+    let s = g.pw(P::Add, &[c, b]);
+    let graph = g.returns(&[s]);
+    expect(&graph, H200, "kernel 1: matmul x, w -> %3\nkernel 2: add %3, b -> %4\ncut at %3: R17");
+}
+
+#[test]
+fn without_a_core_operations_share_what_they_read() {
+    let mut g = G::new();
+    let (x, y) = (g.arg("x", &[16, 32]), g.arg("y", &[16, 32]));
+    let a = g.pw(P::Relu, &[x]);
+    let e = g.pw(P::Exp, &[y]);
+    let s = g.pw(P::Add, &[a, e]);
+    let m = g.amax(x);
+    let big = g.arg("big", &[4, 16, 32]);
+    let up = g.pw(P::Mul, &[s, big]);
+    let graph = g.returns(&[s, m, up]);
+    for target in [CPU, H200] {
+        expect(
+            &graph,
+            target,
+            "kernel 1: relu x = %2 + exp y + add %2 + amax x -> %4, %5
+             kernel 2: mul %4, big -> %7
+             cut at %4: R05",
+        );
+    }
+}
+
+#[test]
+fn what_feeds_an_epilogue_is_computed_in_it_on_the_cpu() {
+    let mut g = G::new();
+    let (x, w, r) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[64, 64, 3, 3]), g.nhwc("r", &[8, 64, 28, 28]));
+    let c = g.conv(x, w);
+    let a = g.pw(P::Relu, &[r]);
+    let s = g.pw(P::Add, &[c, a]);
+    let graph = g.returns(&[s]);
+    expect(&graph, CPU, "kernel 1: conv2d x, w = %3 + relu r + add %3 -> %5");
+    expect(&graph, H200, "kernel 1: relu r -> %4\nkernel 2: conv2d x, w + add %4 -> %5\ncut at %4: R10");
+}
