@@ -4,5 +4,10 @@
 #![allow(unsafe_code)]
 
 mod aot;
+pub mod compile;
+mod descriptor;
 pub mod library;
 pub mod log;
+pub mod lower;
+pub mod plan;
+pub mod target;

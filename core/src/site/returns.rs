@@ -45,6 +45,23 @@ impl<R: Returns, const N: usize> Returns for [R; N] {
     }
 }
 
+/// As many results as the body makes. Not for annotated functions, whose signature says how many there are.
+impl<R: Returns> Returns for Vec<R> {
+    type Tensors = Vec<R::Tensors>;
+
+    fn exprs(&self, out: &mut Vec<Expr>) {
+        self.iter().for_each(|r| r.exprs(out));
+    }
+
+    fn tensors(from: &mut smallvec::IntoIter<[Tensor; 2]>) -> Result<Self::Tensors> {
+        let mut list = Vec::new();
+        while from.len() > 0 {
+            list.push(R::tensors(from)?);
+        }
+        Ok(list)
+    }
+}
+
 macro_rules! tuples {
     ($(($($t:ident)+))*) => {$(
         impl<$($t: Returns),+> Returns for ($($t,)+) {

@@ -28,9 +28,6 @@ macro_rules! host_data {
 
         $(impl HostElement for $t {
             fn wrap(v: Vec<$t>) -> HostData { HostData::$variant(v) }
-            fn unwrap(data: &HostData) -> Option<&[$t]> {
-                match data { HostData::$variant(v) => Some(v), _ => None }
-            }
         })*
 
         impl HostData {
@@ -45,7 +42,6 @@ macro_rules! host_data {
 /// Moves typed vectors in and out of [`HostData`].
 pub(crate) trait HostElement: Element {
     fn wrap(v: Vec<Self>) -> HostData;
-    fn unwrap(data: &HostData) -> Option<&[Self]>;
 }
 
 host_data! {

@@ -7,7 +7,7 @@ mod views;
 
 pub use create::set_seed;
 pub use host::HostData;
-pub(crate) use host::{HostElement, gather, with_host, with_type};
+pub(crate) use host::with_type;
 
 use crate::backend::DeviceBuffer;
 use crate::device::Device;
