@@ -8,7 +8,7 @@ use crate::target::Target;
 use cudnn_sys::Api;
 use fused_graph_core::backend::CompileRequest;
 use fused_graph_core::explain::KernelReport;
-use fused_graph_core::fuse::{self, Cut, Group, GroupKind, report};
+use fused_graph_core::fuse::{self, Cut, Group, GroupKind, RuleTarget, report};
 use fused_graph_core::ir::{Graph, NodeId, Op, ValueId, ValueKind};
 use fused_graph_core::layout::{Dims, is_channels_last};
 use fused_graph_core::{DType, Error, Result};
@@ -72,7 +72,11 @@ pub(crate) fn compile<J>(
     fallback: Fallback<'_, J>,
 ) -> Result<Program<J>> {
     let graph = request.graph;
-    let partition = fuse::partition(graph);
+    let version = api.version();
+    let cudnn = (version.major * 10_000 + version.minor * 100 + version.patch) as u32;
+    let rules = RuleTarget::gpu(target.sm(), cudnn).aligned(request.alignments);
+    fuse::check_supported(graph, &rules)?;
+    let partition = fuse::partition(graph, &rules);
     let program = Program { graph: Arc::clone(graph), steps: Vec::new(), cuts: partition.cuts };
     let mut compiler = Compiler { api, target, request, fallback, program };
     for group in partition.groups {
@@ -101,8 +105,17 @@ impl<J> Compiler<'_, J> {
     fn with_core(&mut self, core: NodeId, group: &Group) -> Result<()> {
         let graph = self.request.graph;
         let is_reduction = |n: &NodeId| matches!(graph.node(*n).op, Op::Reduce(_));
-        let others =
-            group.nodes.iter().copied().filter(|n| *n != core && !fuse::is_scalar(graph, graph.node(*n).output));
+        let scalar = |n: &NodeId| fuse::is_scalar(graph, graph.node(*n).output);
+        let prologue: Vec<NodeId> = group.prologue(graph).into_iter().filter(|n| !scalar(n)).collect();
+        if !prologue.is_empty() {
+            match self.one_kernel(group) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::Unsupported(reasons)) => self.rest(&prologue, reasons)?,
+                Err(Refusal::Layout { reason, .. }) => self.rest(&prologue, vec![reason])?,
+            }
+        }
+        let others = group.nodes.iter().copied().filter(|n| *n != core && !scalar(n) && !prologue.contains(n));
         let (reductions, pointwise): (Vec<NodeId>, Vec<NodeId>) = others.partition(is_reduction);
         let order: Vec<NodeId> = std::iter::once(core).chain(pointwise).chain(reductions).collect();
         let mut first_reasons = None;

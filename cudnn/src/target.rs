@@ -14,7 +14,10 @@ const KNOWN: &[(&str, &str)] = &[
 
 /// What a plan is for.
 #[derive(Debug)]
-pub struct Target(Kind);
+pub struct Target {
+    kind: Kind,
+    sm: u32,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -33,8 +36,8 @@ unsafe impl Sync for Handle {}
 
 impl Target {
     /// The GPU of a handle, which must live as long as the target is used, and be used by this thread alone meanwhile.
-    pub(crate) fn live(handle: sys::Handle) -> Target {
-        Target(Kind::Live(Handle(handle)))
+    pub(crate) fn live(handle: sys::Handle, sm: u32) -> Target {
+        Target { kind: Kind::Live(Handle(handle)), sm }
     }
 
     /// A GPU by its properties, as cuDNN's device-property descriptor serializes them.
@@ -43,7 +46,8 @@ impl Target {
             d.set(AttributeName::DEVICEPROP_JSON_REPRESENTATION, json.as_bytes())
         });
         let properties = properties.map_err(|e| e.context("cuDNN does not take these device properties"))?;
-        Ok(Target(Kind::Properties(properties)))
+        let sm = sm_of(json).ok_or_else(|| Error::argument("the device properties have no \"deviceVer\""))?;
+        Ok(Target { kind: Kind::Properties(properties), sm })
     }
 
     /// A GPU of the built-in table.
@@ -56,17 +60,29 @@ impl Target {
         Self::from_properties(api, json)
     }
 
+    /// Compute capability × 10: 90 for an H200.
+    pub fn sm(&self) -> u32 {
+        self.sm
+    }
+
     pub(crate) fn handle(&self) -> Option<sys::Handle> {
-        match &self.0 {
+        match &self.kind {
             Kind::Live(handle) => Some(handle.0),
             Kind::Properties(_) => None,
         }
     }
 
     pub(crate) fn properties(&self) -> Option<&Descriptor> {
-        match &self.0 {
+        match &self.kind {
             Kind::Live(_) => None,
             Kind::Properties(p) => Some(p),
         }
     }
+}
+
+/// `"deviceVer": 900` of the properties is compute capability 9.0.
+fn sm_of(json: &str) -> Option<u32> {
+    let (_, rest) = json.split_once("\"deviceVer\"")?;
+    let digits: String = rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    Some(digits.parse::<u32>().ok()? / 10)
 }

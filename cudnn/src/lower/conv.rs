@@ -35,6 +35,9 @@ impl Lowering<'_> {
 
     /// Data and weights must be dense, both channels-last or both row-major.
     fn conv_operand(&mut self, v: ValueId, last: bool) -> Result<(), Refusal> {
+        if self.tensors.contains_key(&v) {
+            return Ok(()); // computed in front of it in this kernel
+        }
         let seen = self.seen(v);
         let wanted = if last { seen.dims.channels_last_strides() } else { seen.dims.contiguous_strides() };
         if (0..seen.dims.len()).any(|a| seen.dims[a] != 1 && seen.strides[a] != wanted[a]) {

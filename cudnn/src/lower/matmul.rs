@@ -46,6 +46,9 @@ impl Lowering<'_> {
     }
 
     fn matmul_operand(&mut self, v: ValueId) -> Result<(), Refusal> {
+        if self.tensors.contains_key(&v) {
+            return Ok(()); // computed in front of it in this kernel
+        }
         let shape = self.matmul_shape(v)?;
         let seen = self.seen(v);
         self.read(v, seen, shape)

@@ -124,9 +124,11 @@ impl Lowering<'_> {
         }
         let cast =
             self.graph.producer(v).is_some_and(|n| matches!(self.graph.node(n).op, fused_graph_core::ir::Op::Cast(_)));
+        // What a core operation reads is rounded to the element type it reads.
+        let feeds_core = self.group.core.is_some_and(|n| self.graph.node(n).inputs.contains(&v));
         let held = match value.dtype {
             DType::Bool => DataType::BOOLEAN,
-            d if cast => data_type(d)?,
+            d if cast || feeds_core => data_type(d)?,
             d => data_type(d.compute())?,
         };
         let tensor = self.make_tensor(v.index() as i64 + 1, held, shape, Place::Virtual)?;
