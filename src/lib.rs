@@ -1,8 +1,9 @@
 //! Annotated Rust functions as fused, cached cuDNN graphs.
 
+pub use fused_graph_core::assert_fused;
 pub use fused_graph_core::backend::{Heuristics, Options};
 pub use fused_graph_core::dtype::{F8E4M3, F8E5M2, bf16, f16};
-pub use fused_graph_core::explain::{Explain, KernelReport, PlanSource};
+pub use fused_graph_core::explain::{Explain, Explained, KernelReport, PlanSource};
 pub use fused_graph_core::ir::Graph;
 pub use fused_graph_core::layout::{Dims, IntoDims};
 pub use fused_graph_core::site::{Attr, Plan, Stats};

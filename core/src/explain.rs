@@ -1,5 +1,9 @@
 //! What became of a function for one signature, as a value and as a text.
 
+mod text;
+
+use crate::site::Plan;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Where a plan came from.
@@ -12,11 +16,24 @@ pub enum PlanSource {
     Memory,
 }
 
-/// One kernel of an [`Explain`].
-#[derive(Clone, Debug, PartialEq)]
+impl fmt::Display for PlanSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            PlanSource::Built => "built now",
+            PlanSource::Memory => "found in memory",
+        })
+    }
+}
+
+/// One kernel of an [`Explain`]. [`fuse::report::kernel`](crate::fuse::report::kernel) fills in what follows from the graph.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelReport {
-    /// The operations in it, in the user's words: `conv2d`, `add b`, `relu`, ….
+    /// The operations in it, in the user's words: `conv2d x, w`, `add b`, `relu`, ….
     pub operations: Vec<String>,
+    /// For each operation, where it was written (`src/net.rs:12`), if that is known.
+    pub places: Vec<String>,
+    /// The results that it writes, each with the index of the operation that gives it.
+    pub results: Vec<(usize, String)>,
     /// Who runs it: "cuDNN", "nvrtc" or "cpu".
     pub provider: &'static str,
     /// Engine and knobs, or the name of the CPU kernel.
@@ -54,8 +71,72 @@ pub struct Explain {
     pub source: PlanSource,
 }
 
-impl fmt::Display for Explain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} on {}", self.function, self.device)
+impl Explain {
+    /// Bytes that one call reads and writes.
+    pub fn bytes(&self) -> u64 {
+        self.kernels.iter().map(|k| k.bytes).sum()
     }
+
+    /// Bytes that one call would move if every operation were a kernel of its own.
+    pub fn unfused_bytes(&self) -> u64 {
+        self.kernels.iter().map(|k| k.unfused_bytes).sum()
+    }
+
+    /// Floating-point operations of the cores.
+    pub fn flops(&self) -> u64 {
+        self.kernels.iter().map(|k| k.flops).sum()
+    }
+}
+
+/// What [`assert_fused!`](crate::assert_fused) takes: an [`Explain`] or a [`Plan`].
+pub trait Explained {
+    /// What became of the function.
+    fn explained(&self) -> Cow<'_, Explain>;
+}
+
+impl Explained for Explain {
+    fn explained(&self) -> Cow<'_, Explain> {
+        Cow::Borrowed(self)
+    }
+}
+
+impl Explained for Plan {
+    fn explained(&self) -> Cow<'_, Explain> {
+        Cow::Owned(self.explain())
+    }
+}
+
+impl<T: Explained + ?Sized> Explained for &T {
+    fn explained(&self) -> Cow<'_, Explain> {
+        (**self).explained()
+    }
+}
+
+/// The text with which [`assert_fused!`](crate::assert_fused) fails, unless there are `kernels` kernels.
+#[doc(hidden)]
+pub fn expect_kernels(explained: &dyn Explained, kernels: usize) -> Result<(), String> {
+    let e = explained.explained();
+    let count = |n: usize| if n == 1 { "1 kernel".to_owned() } else { format!("{n} kernels") };
+    if e.kernels.len() == kernels {
+        return Ok(());
+    }
+    Err(format!("`{}` should be {} but is {}:\n\n{e}", e.function, count(kernels), count(e.kernels.len())))
+}
+
+/// Panics unless a function became so many kernels, and then shows what is in each, where a value goes through memory, and why.
+///
+/// ```
+/// # use fused_graph_core::explain::{Explain, KernelReport, PlanSource};
+/// # let explain = Explain { function: "f".into(), device: "the CPU".into(), arguments: vec![], cuts: vec![],
+/// #     kernels: vec![KernelReport::default()], source: PlanSource::Built };
+/// // let explain = conv_bias_relu::explain(&x, &w, &b)?;
+/// fused_graph_core::assert_fused!(explain, kernels = 1);
+/// ```
+#[macro_export]
+macro_rules! assert_fused {
+    ($explained:expr, kernels = $kernels:expr $(,)?) => {
+        if let ::std::result::Result::Err(text) = $crate::explain::expect_kernels(&$explained, $kernels) {
+            ::std::panic!("{text}");
+        }
+    };
 }

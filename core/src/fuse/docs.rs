@@ -17,7 +17,7 @@ pub fn rules_markdown() -> String {
 
 const INTRO: &str = "# What goes into one kernel
 
-<!-- Printed from the table in core/src/fuse/rules.rs. Do not edit: `BLESS=1 cargo test -p fused-graph-core fusion_md` rewrites it. -->
+<!-- Printed from the table in core/src/fuse/rules.rs. Do not edit: `FUSED_GRAPH_BLESS=1 cargo test -p fused-graph-core fusion_md` rewrites it. -->
 
 A traced function is divided into kernels round its core operations, the convolutions and matrix products. Each core takes the operations that follow it
 as its *epilogue*: pointwise operations, also several results, and reductions at the exits. It takes pointwise operations in front of its operands as
@@ -67,4 +67,25 @@ fn on(rule: &Rule) -> String {
         text
     };
     spans.iter().map(span).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fusion_md_is_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fusion.md");
+        let text = super::rules_markdown();
+        if std::env::var_os("FUSED_GRAPH_BLESS").is_some() {
+            std::fs::write(path, text).unwrap();
+        } else {
+            assert_eq!(include_str!("../../../docs/fusion.md"), text, "FUSED_GRAPH_BLESS=1 rewrites {path}");
+        }
+    }
+
+    #[test]
+    fn ids_are_unique_and_rules_are_sentences() {
+        let ids: std::collections::BTreeSet<&str> = super::RULES.iter().map(|r| r.id).collect();
+        assert_eq!(ids.len(), super::RULES.len());
+        assert!(super::RULES.iter().all(|r| r.sentence.len() > 20 && !r.sentence.ends_with('.')));
+    }
 }

@@ -1,11 +1,57 @@
 //! What a kernel does, in the user's words and in numbers: for `explain`.
 
-use super::{Group, resolve};
+use super::{Cut, Group, resolve, value_name};
 use crate::dtype::DType;
-use crate::ir::{Graph, NodeId, Op, ValueId};
-use crate::layout::Dims;
+use crate::explain::KernelReport;
+use crate::ir::{Graph, Node, NodeId, Op, Value, ValueId};
+use crate::layout::{self, Dims};
 
 pub use super::text::operations;
+
+/// What follows of a kernel's report from the graph: its operations, where they were written, what they give, bytes and FLOPs. The backend adds engine,
+/// workspace and what else it knows.
+pub fn kernel(graph: &Graph, group: &Group) -> KernelReport {
+    let node = |n: &NodeId| graph.node(*n);
+    let place = |n: &Node| if n.loc.line == 0 { String::new() } else { n.loc.to_string() };
+    let result = |v: &ValueId| {
+        let at = group.nodes.iter().position(|n| node(n).output == *v)?;
+        Some((at, value_name(graph, *v)))
+    };
+    KernelReport {
+        operations: operations(graph, group),
+        places: group.nodes.iter().map(|n| place(node(n))).collect(),
+        results: group.outputs.iter().filter_map(result).collect(),
+        bytes: bytes_moved(graph, group),
+        unfused_bytes: bytes_unfused(graph, group),
+        flops: flops(graph, group),
+        ..KernelReport::default()
+    }
+}
+
+/// The arguments of a function for [`Explain::arguments`](crate::explain::Explain::arguments): tensors, then host scalars.
+pub fn arguments(graph: &Graph) -> Vec<String> {
+    let tensor = |(id, v): (ValueId, &Value)| {
+        format!("{}: {} {}, {}", value_name(graph, id), v.dtype, v.dims, layout_name(&v.dims, &v.strides))
+    };
+    let scalar = |(id, v): (ValueId, &Value)| format!("{}: {}, by value", value_name(graph, id), v.dtype);
+    graph.inputs().map(tensor).chain(graph.scalars().map(scalar)).collect()
+}
+
+fn layout_name(dims: &Dims, strides: &Dims) -> String {
+    let strides = layout::normalise_strides(dims, strides);
+    if strides == layout::normalise_strides(dims, &dims.contiguous_strides()) {
+        "row-major".to_owned()
+    } else if strides == layout::normalise_strides(dims, &dims.channels_last_strides()) {
+        "channels-last".to_owned()
+    } else {
+        format!("strides {strides}")
+    }
+}
+
+/// The cuts of a division for [`Explain::cuts`](crate::explain::Explain::cuts).
+pub fn cuts(graph: &Graph, cuts: &[Cut]) -> Vec<(String, String)> {
+    cuts.iter().map(|c| (value_name(graph, c.value), c.reason.clone())).collect()
+}
 
 fn bytes_of(dims: &Dims, dtype: DType) -> u64 {
     (dims.numel() * dtype.size()) as u64

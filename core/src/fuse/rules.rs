@@ -28,20 +28,27 @@ pub struct RuleTarget<'a> {
     pub device: RuleDevice,
     /// For each tensor of the call, the largest power of two up to 256 that divides its address; 16 is assumed of those that are not listed.
     pub alignments: &'a [u32],
+    /// Whether the backend can put operations in front of a core into the core's kernel.
+    pub prologues: bool,
 }
 
 impl<'a> RuleTarget<'a> {
     /// The CPU backend.
-    pub const CPU: RuleTarget<'static> = RuleTarget { device: RuleDevice::Cpu, alignments: &[] };
+    pub const CPU: RuleTarget<'static> = RuleTarget { device: RuleDevice::Cpu, alignments: &[], prologues: false };
 
     /// A GPU (`sm` = 90 for an H200) with a version of cuDNN (91900 for 9.19.0).
     pub const fn gpu(sm: u32, cudnn: u32) -> RuleTarget<'static> {
-        RuleTarget { device: RuleDevice::Gpu { sm, cudnn }, alignments: &[] }
+        RuleTarget { device: RuleDevice::Gpu { sm, cudnn }, alignments: &[], prologues: false }
+    }
+
+    /// The same with operations in front of cores.
+    pub const fn with_prologues(self) -> RuleTarget<'a> {
+        RuleTarget { prologues: true, ..self }
     }
 
     /// The same for tensors at addresses of these alignments.
     pub const fn aligned(self, alignments: &'a [u32]) -> RuleTarget<'a> {
-        RuleTarget { device: self.device, alignments }
+        RuleTarget { device: self.device, alignments, prologues: self.prologues }
     }
 }
 
@@ -190,6 +197,8 @@ pub enum Limit {
     NotCoreTypes(&'static [DType]),
     /// Any prologue.
     NoPrologue,
+    /// Any prologue, for a backend that cannot lower one.
+    PrologueNotAsked,
     /// Other prologue operations than casts and these, with plain parameters.
     PrologueModes(&'static [PointwiseMode]),
     /// More prologue operations than this.
@@ -252,255 +261,64 @@ pub const RULES: &[Rule] = {
     const ONE: Form = Form::SCALAR;
     const FULL: Form = Form::FULL;
     &[
-        row(
-            "R01",
-            Kernel,
-            Around::Any,
-            Where::Everywhere,
-            Limit::OneCore,
-            "a kernel holds at most one convolution or matrix product",
-        ),
-        row(
-            "R02",
-            Kernel,
-            Around::Any,
-            Where::Everywhere,
-            Limit::ViewReadsMemory,
-            "a view looks at memory: what it looks at is written first, and what reads the view runs in a later kernel",
-        ),
-        row(
-            "R03",
-            Kernel,
-            Around::Any,
-            Where::Everywhere,
-            Limit::CopyAlone,
-            "a view that strides cannot express is a copy, which is a kernel of its own",
-        ),
-        row(
-            "R04",
-            Kernel,
-            Around::Any,
-            Where::Everywhere,
-            Limit::ReductionIsExit,
-            "a reduction is the exit of its kernel: nothing may read its result inside it",
-        ),
-        row(
-            "R05",
-            Kernel,
-            Around::Any,
-            Where::Everywhere,
-            Limit::SameDims,
-            "all operations of a kernel have one shape, that of the core's result; one with another shape starts a kernel",
-        ),
-        row(
-            "R06",
-            Kernel,
-            Around::Any,
-            Where::Everywhere,
-            Limit::NoWayBack,
-            "a value that leaves a kernel does not come back into it through another one",
-        ),
-        row(
-            "R10",
-            Epilogue,
-            Around::Core,
-            Where::Gpu,
-            Limit::FromCore,
-            "every operation behind a core reads the core's result or something computed from it",
-        ),
-        row(
-            "R11",
-            Epilogue,
-            Around::Core,
-            Where::Gpu,
-            Limit::NotModes(&[P::GenIndex]),
-            "no engine of cuDNN makes indices behind a core",
-        ),
-        row(
-            "R12",
-            Epilogue,
-            Around::Core,
-            Where::Gpu,
-            Limit::NotTypes(&[I64, F64]),
-            "operations behind a core compute in F32 or I32",
-        ),
-        row(
-            "R13",
-            Epilogue,
-            Around::Conv,
-            Where::Gpu,
-            Limit::BiasReluOnly(ConvCase::NotChannelsLast),
-            "behind a convolution whose result is not channels-last only `+ bias` and then ReLU can follow; `.channels_last()` on the data lifts this",
-        ),
-        row(
-            "R14",
-            Epilogue,
-            Around::Conv,
-            Where::Gpus(&[Span::new(0, ANY, 92800)]),
-            Limit::BiasReluOnly(ConvCase::Depthwise),
-            "behind a depthwise convolution only `+ bias` and then ReLU can follow before cuDNN 9.28",
-        ),
-        row(
-            "R15",
-            Epilogue,
-            Around::Conv,
-            Where::Gpu,
-            Limit::Operands(&[ONE, C, N.and(S), N.and(C), FULL]),
-            "an operand behind a convolution is one element, a channel vector (1×K×1×1), N×1×P×Q, N×K×1×1 or of the full shape",
-        ),
-        row(
-            "R16",
-            Epilogue,
-            Around::Conv,
-            Where::Gpu,
-            Limit::OperandChannelsLast,
-            "an operand of the full shape behind a convolution is channels-last like the result",
-        ),
-        row(
-            "R17",
-            Epilogue,
-            Around::Matmul,
-            Where::Gpu,
-            Limit::MergedBatch,
-            "the batch axes of an operand behind a matrix product must merge into one: all repeated, or all present with even strides",
-        ),
-        row(
-            "R20",
-            Reduction,
-            Around::Core,
-            Where::Gpu,
-            Limit::ReduceModes(&[R::Sum, R::Max, R::Min, R::Amax]),
-            "behind a core cuDNN reduces by sum, max, min or amax; mean, product and norms are kernels of their own",
-        ),
+        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one convolution or matrix product"),
+        row("R02", Kernel, Around::Any, Where::Everywhere, Limit::ViewReadsMemory,
+            "a view looks at memory: what it looks at is written first, and what reads the view runs in a later kernel"),
+        row("R03", Kernel, Around::Any, Where::Everywhere, Limit::CopyAlone,
+            "a view that strides cannot express is a copy, which is a kernel of its own"),
+        row("R04", Kernel, Around::Any, Where::Everywhere, Limit::ReductionIsExit,
+            "a reduction is the exit of its kernel: nothing may read its result inside it"),
+        row("R05", Kernel, Around::Any, Where::Everywhere, Limit::SameDims,
+            "all operations of a kernel have one shape, that of the core's result; one with another shape starts a kernel"),
+        row("R06", Kernel, Around::Any, Where::Everywhere, Limit::NoWayBack,
+            "a value that leaves a kernel does not come back into it through another one"),
+        row("R10", Epilogue, Around::Core, Where::Gpu, Limit::FromCore,
+            "every operation behind a core reads the core's result or something computed from it"),
+        row("R11", Epilogue, Around::Core, Where::Gpu, Limit::NotModes(&[P::GenIndex]), "no engine of cuDNN makes indices behind a core"),
+        row("R12", Epilogue, Around::Core, Where::Gpu, Limit::NotTypes(&[I64, F64]), "operations behind a core compute in F32 or I32"),
+        row("R13", Epilogue, Around::Conv, Where::Gpu, Limit::BiasReluOnly(ConvCase::NotChannelsLast),
+            "behind a convolution whose result is not channels-last only `+ bias` and then ReLU can follow; `.channels_last()` on the data lifts this"),
+        row("R14", Epilogue, Around::Conv, Where::Gpus(&[Span::new(0, ANY, 92800)]), Limit::BiasReluOnly(ConvCase::Depthwise),
+            "behind a depthwise convolution only `+ bias` and then ReLU can follow before cuDNN 9.28"),
+        row("R15", Epilogue, Around::Conv, Where::Gpu, Limit::Operands(&[ONE, C, N.and(S), N.and(C), FULL]),
+            "an operand behind a convolution is one element, a channel vector (1×K×1×1), N×1×P×Q, N×K×1×1 or of the full shape"),
+        row("R16", Epilogue, Around::Conv, Where::Gpu, Limit::OperandChannelsLast,
+            "an operand of the full shape behind a convolution is channels-last like the result"),
+        row("R17", Epilogue, Around::Matmul, Where::Gpu, Limit::MergedBatch,
+            "the batch axes of an operand behind a matrix product must merge into one: all repeated, or all present with even strides"),
+        row("R20", Reduction, Around::Core, Where::Gpu, Limit::ReduceModes(&[R::Sum, R::Max, R::Min, R::Amax]),
+            "behind a core cuDNN reduces by sum, max, min or amax; mean, product and norms are kernels of their own"),
         row("R21", Reduction, Around::Core, Where::Gpu, Limit::FloatReduction, "a reduction behind a core gives F32"),
-        row(
-            "R22",
-            Reduction,
-            Around::Conv,
-            Where::Gpu,
-            Limit::NoReductionOfGroups,
-            "nothing is reduced behind a grouped convolution",
-        ),
-        row(
-            "R23",
-            Reduction,
-            Around::Conv,
-            Where::Gpu,
-            Limit::ReduceForms(&[ONE, C, N.and(S), N.and(C), N]),
-            "a convolution's result is reduced to one element, to 1×K×1×1, N×1×P×Q, N×K×1×1 or N×1×1×1",
-        ),
-        row(
-            "R24",
-            Reduction,
-            Around::Conv,
-            Where::Gpus(&[Span::new(0, 90, ANY), Span::new(90, 100, 92800)]),
-            Limit::NotReduceForm(N.and(C)),
-            "a convolution's result is reduced to N×K×1×1 (global pooling) only on sm_100, and on sm_90 from cuDNN 9.28",
-        ),
-        row(
-            "R25",
-            Reduction,
-            Around::Matmul,
-            Where::Gpu,
-            Limit::ReduceForms(&[ONE, N.and(M), N.and(S), S]),
-            "a matrix product is reduced to one element, to its rows (B×M×1) or to its columns (B×1×N, 1×1×N)",
-        ),
-        row(
-            "R30",
-            Prologue,
-            Around::Core,
-            Where::Cpu,
-            Limit::NoPrologue,
-            "on the CPU a core reads its operands from memory: what is computed in front of it would be computed again for every tile",
-        ),
-        row(
-            "R31",
-            Prologue,
-            Around::Core,
-            Where::Gpu,
-            Limit::PrologueStaysInside,
-            "what is computed in front of a core stays inside the kernel: nothing else reads it and it is not returned",
-        ),
-        row(
-            "R32",
-            Prologue,
-            Around::Core,
-            Where::Gpu,
-            Limit::PrologueModes(&[P::Add, P::Mul, P::Relu]),
-            "in front of a core only scale, bias, plain ReLU and casts are fused",
-        ),
-        row(
-            "R33",
-            Prologue,
-            Around::Core,
-            Where::Gpu,
-            Limit::PrologueLength(4),
-            "at most four operations are fused in front of a core",
-        ),
-        row(
-            "R34",
-            Prologue,
-            Around::Conv,
-            Where::Gpu,
-            Limit::PrologueOnData,
-            "in front of a convolution only the data is computed, not the weights",
-        ),
-        row(
-            "R35",
-            Prologue,
-            Around::Core,
-            Where::Gpu,
-            Limit::PrologueOnOne,
-            "only one operand of a core is computed in its kernel",
-        ),
-        row(
-            "R36",
-            Prologue,
-            Around::Conv,
-            Where::Gpu,
-            Limit::PrologueNotGrouped,
-            "nothing is fused in front of a grouped convolution",
-        ),
-        row(
-            "R37",
-            Prologue,
-            Around::Conv,
-            Where::Gpu,
-            Limit::PrologueOperands(&[ONE, C, FULL]),
-            "an operand in front of a convolution is one element, a channel vector (1×C×1×1) or of the full shape",
-        ),
-        row(
-            "R38",
-            Prologue,
-            Around::Core,
-            Where::Gpus(&[Span::new(90, ANY, ANY)]),
-            Limit::PrologueAlignment(16),
-            "from sm_90 on, tensors that are read in front of a core are aligned to 16 bytes, rows included",
-        ),
-        row(
-            "R39",
-            Prologue,
-            Around::Core,
-            Where::Gpus(&[Span::new(0, 90, ANY)]),
-            Limit::PrologueAlignment(4),
-            "tensors that are read in front of a core are aligned to 4 bytes, rows included",
-        ),
-        row(
-            "R40",
-            Core,
-            Around::Core,
-            Where::Gpus(&[Span::new(0, 89, ANY)]),
-            Limit::NotCoreTypes(&[F8E4M3, F8E5M2]),
-            "tensor cores for 8-bit floats exist from sm_89 on",
-        ),
-        row(
-            "R41",
-            Core,
-            Around::Core,
-            Where::Gpu,
-            Limit::NotCoreTypes(&[F64]),
-            "F64 runs on the CPU only; `cast` to F32",
-        ),
+        row("R22", Reduction, Around::Conv, Where::Gpu, Limit::NoReductionOfGroups,
+            "nothing is reduced behind a grouped convolution"),
+        row("R23", Reduction, Around::Conv, Where::Gpu, Limit::ReduceForms(&[ONE, C, N.and(S), N.and(C), N]),
+            "a convolution's result is reduced to one element, to 1×K×1×1, N×1×P×Q, N×K×1×1 or N×1×1×1"),
+        row("R24", Reduction, Around::Conv, Where::Gpus(&[Span::new(0, 90, ANY), Span::new(90, 100, 92800)]), Limit::NotReduceForm(N.and(C)),
+            "a convolution's result is reduced to N×K×1×1 (global pooling) only on sm_100, and on sm_90 from cuDNN 9.28"),
+        row("R25", Reduction, Around::Matmul, Where::Gpu, Limit::ReduceForms(&[ONE, N.and(M), N.and(S), S]),
+            "a matrix product is reduced to one element, to its rows (B×M×1) or to its columns (B×1×N, 1×1×N)"),
+        row("R29", Prologue, Around::Core, Where::Gpu, Limit::PrologueNotAsked,
+            "what is computed in front of a core is a kernel of its own, unless the backend asks for more"),
+        row("R30", Prologue, Around::Core, Where::Cpu, Limit::NoPrologue,
+            "on the CPU a core reads its operands from memory: what is computed in front of it would be computed again for every tile"),
+        row("R31", Prologue, Around::Core, Where::Gpu, Limit::PrologueStaysInside,
+            "what is computed in front of a core stays inside the kernel: nothing else reads it and it is not returned"),
+        row("R32", Prologue, Around::Core, Where::Gpu, Limit::PrologueModes(&[P::Add, P::Mul, P::Relu]),
+            "in front of a core only scale, bias, plain ReLU and casts are fused"),
+        row("R33", Prologue, Around::Core, Where::Gpu, Limit::PrologueLength(4), "at most four operations are fused in front of a core"),
+        row("R34", Prologue, Around::Conv, Where::Gpu, Limit::PrologueOnData,
+            "in front of a convolution only the data is computed, not the weights"),
+        row("R35", Prologue, Around::Core, Where::Gpu, Limit::PrologueOnOne, "only one operand of a core is computed in its kernel"),
+        row("R36", Prologue, Around::Conv, Where::Gpu, Limit::PrologueNotGrouped, "nothing is fused in front of a grouped convolution"),
+        row("R37", Prologue, Around::Conv, Where::Gpu, Limit::PrologueOperands(&[ONE, C, FULL]),
+            "an operand in front of a convolution is one element, a channel vector (1×C×1×1) or of the full shape"),
+        row("R38", Prologue, Around::Core, Where::Gpus(&[Span::new(90, ANY, ANY)]), Limit::PrologueAlignment(16),
+            "from sm_90 on, tensors that are read in front of a core are aligned to 16 bytes, rows included"),
+        row("R39", Prologue, Around::Core, Where::Gpus(&[Span::new(0, 90, ANY)]), Limit::PrologueAlignment(4),
+            "tensors that are read in front of a core are aligned to 4 bytes, rows included"),
+        row("R40", Core, Around::Core, Where::Gpus(&[Span::new(0, 89, ANY)]), Limit::NotCoreTypes(&[F8E4M3, F8E5M2]),
+            "tensor cores for 8-bit floats exist from sm_89 on"),
+        row("R41", Core, Around::Core, Where::Gpu, Limit::NotCoreTypes(&[F64]), "F64 runs on the CPU only; `cast` to F32"),
     ]
 };
 

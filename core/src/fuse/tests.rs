@@ -139,7 +139,7 @@ fn conv_bias_relu() -> Graph {
 #[test]
 fn a_convolution_takes_its_epilogue_and_amax() {
     for target in [CPU, A100, H200, H200_NEW, B200] {
-        expect(&conv_bias_relu(), target, "kernel 1: conv2d x, w + add b + relu + amax -> y, %6");
+        expect(&conv_bias_relu(), target, "kernel 1: conv2d x, w + add b + relu + amax -> y, amax");
     }
 }
 
@@ -156,7 +156,7 @@ fn job_3_is_one_kernel() {
     let m = g.amax(y);
     let graph = g.returns(&[y, m]);
     for target in [CPU, A100, H200, H200_NEW, B200] {
-        expect(&graph, target, "kernel 1: matmul x, w + mul alpha + add b + gelu + amax -> y, %8");
+        expect(&graph, target, "kernel 1: matmul x, w + mul alpha + add b + gelu + amax -> y, amax");
     }
 }
 
@@ -177,7 +177,7 @@ fn a_value_does_not_come_back_into_a_kernel() {
             &graph,
             target,
             "kernel 1: conv2d x, w + relu -> p
-             kernel 2: conv2d p, w + add p + sub p, . -> %6
+             kernel 2: conv2d p, w + add p + sub p, . -> sub
              cut at p: R01",
         );
     }
@@ -198,13 +198,13 @@ fn a_reduction_is_the_exit() {
         expect(
             &graph,
             target,
-            "kernel 1: matmul x, w + max -> %2, %3
-             kernel 2: sub %2, %3 + exp + sum -> %5, %6
-             kernel 3: div %5, %6 -> %7
-             cut at %2: R04
-             cut at %3: R04
-             cut at %5: R04
-             cut at %6: R04",
+            "kernel 1: matmul x, w + max -> matmul, max
+             kernel 2: sub matmul, max + exp + sum -> exp, sum
+             kernel 3: div exp, sum -> div
+             cut at matmul: R04
+             cut at max: R04
+             cut at exp: R04
+             cut at sum: R04",
         );
     }
 }
@@ -220,12 +220,17 @@ fn a_prologue_goes_in_where_it_was_measured_to() {
     let c = g.conv(v, w);
     let y = g.pw(P::Gelu, &[c]);
     let graph = g.returns(&[y]);
-    expect(&graph, H200, "kernel 1: mul x, s + add b + relu + conv2d ., w + gelu -> %8");
-    let cut = "kernel 1: mul x, s + add b + relu -> %6
-               kernel 2: conv2d %6, w + gelu -> %8";
-    expect(&graph, CPU, &format!("{cut}\ncut at %6: R30"));
-    expect(&graph, H200.aligned(&[2, 16, 16, 16]), &format!("{cut}\ncut at %6: R38"));
-    expect(&graph, A100.aligned(&[8, 16, 16, 16]), "kernel 1: mul x, s + add b + relu + conv2d ., w + gelu -> %8");
+    expect(&graph, H200.with_prologues(), "kernel 1: mul x, s + add b + relu + conv2d ., w + gelu -> gelu");
+    let cut = "kernel 1: mul x, s + add b + relu -> relu
+               kernel 2: conv2d relu, w + gelu -> gelu";
+    expect(&graph, CPU, &format!("{cut}\ncut at relu: R30"));
+    expect(&graph, H200, &format!("{cut}\ncut at relu: R29"));
+    expect(&graph, H200.with_prologues().aligned(&[2, 16, 16, 16]), &format!("{cut}\ncut at relu: R38"));
+    expect(
+        &graph,
+        A100.with_prologues().aligned(&[8, 16, 16, 16]),
+        "kernel 1: mul x, s + add b + relu + conv2d ., w + gelu -> gelu",
+    );
 
     let mut g = G::new();
     let (x, w) = (g.arg("x", &[4, 16, 32]), g.arg("w", &[32, 24]));
@@ -236,12 +241,12 @@ fn a_prologue_goes_in_where_it_was_measured_to() {
     let graph = g.returns(&[c, v, c2]);
     expect(
         &graph,
-        H200,
-        "kernel 1: relu x + exp x -> %2, %4
-         kernel 2: matmul %2, w -> %3
-         kernel 3: matmul %4, w -> %5
-         cut at %2: R31
-         cut at %4: R32",
+        H200.with_prologues(),
+        "kernel 1: relu x + exp x -> relu, exp
+         kernel 2: matmul relu, w -> matmul#1
+         kernel 3: matmul exp, w -> matmul#2
+         cut at relu: R31
+         cut at exp: R32",
     );
 }
 
@@ -256,9 +261,9 @@ fn two_matmuls_are_two_kernels_and_share_what_follows() {
     expect(
         &graph,
         H200,
-        "kernel 1: matmul x, b -> %4
-         kernel 2: matmul x, a + swish + mul %4 -> %6
-         cut at %4: R01",
+        "kernel 1: matmul x, b -> matmul#2
+         kernel 2: matmul x, a + swish + mul matmul#2 -> mul
+         cut at matmul#2: R01",
     );
 }
 
@@ -277,11 +282,11 @@ fn views_cut_and_copies_are_kernels() {
     expect(
         &graph,
         H200,
-        "kernel 1: matmul x, w + add b -> %3, %7
-         copy 2: reshape %3 -> %5
-         kernel 3: relu %5 -> %8
-         cut at %3: R02
-         cut at %5: R03",
+        "kernel 1: matmul x, w + add b -> matmul, add
+         copy 2: reshape matmul -> reshape
+         kernel 3: relu reshape -> relu
+         cut at matmul: R02
+         cut at reshape: R03",
     );
 }
 
@@ -315,8 +320,8 @@ fn what_one_engine_declines_is_cut_by_rule() {
     let r = g.pw(P::Relu, &[s]);
     let y = g.pw(P::Gelu, &[r]);
     let graph = g.returns(&[y]);
-    expect(&graph, CPU, "kernel 1: conv2d x, w + add b + relu + gelu -> %6");
-    expect(&graph, H200, "kernel 1: conv2d x, w + add b + relu -> %5\nkernel 2: gelu %5 -> %6\ncut at %5: R13");
+    expect(&graph, CPU, "kernel 1: conv2d x, w + add b + relu + gelu -> gelu");
+    expect(&graph, H200, "kernel 1: conv2d x, w + add b + relu -> relu\nkernel 2: gelu relu -> gelu\ncut at relu: R13");
 
     // Depthwise: from cuDNN 9.28 on.
     let mut g = G::new();
@@ -324,8 +329,8 @@ fn what_one_engine_declines_is_cut_by_rule() {
     let c = g.conv(x, w);
     let y = g.pw(P::Gelu, &[c]);
     let graph = g.returns(&[y]);
-    expect(&graph, H200, "kernel 1: conv2d x, w -> %2\nkernel 2: gelu %2 -> %3\ncut at %2: R14");
-    expect(&graph, H200_NEW, "kernel 1: conv2d x, w + gelu -> %3");
+    expect(&graph, H200, "kernel 1: conv2d x, w -> conv2d\nkernel 2: gelu conv2d -> gelu\ncut at conv2d: R14");
+    expect(&graph, H200_NEW, "kernel 1: conv2d x, w + gelu -> gelu");
 }
 
 #[test]
@@ -337,8 +342,8 @@ fn reductions_behind_a_core_by_form() {
         let s = g.reduce(mode, axes, c);
         g.returns(&[s])
     };
-    let one = "kernel 1: conv2d x, w + sum -> %3";
-    let two = "kernel 1: conv2d x, w -> %2\nkernel 2: sum %2 -> %3\ncut at %2: ";
+    let one = "kernel 1: conv2d x, w + sum -> sum";
+    let two = "kernel 1: conv2d x, w -> conv2d\nkernel 2: sum conv2d -> sum\ncut at conv2d: ";
     let global = pooled(ReduceMode::Sum, &[2, 3]);
     expect(&global, CPU, one);
     expect(&global, A100, &format!("{two}R24"));
@@ -347,7 +352,7 @@ fn reductions_behind_a_core_by_form() {
     expect(&global, B200, one);
     expect(&pooled(ReduceMode::Sum, &[0, 2, 3]), A100, one);
     expect(&pooled(ReduceMode::Sum, &[2]), H200_NEW, &format!("{two}R23"));
-    let mean = "kernel 1: conv2d x, w -> %2\nkernel 2: mean %2 -> %3\ncut at %2: R20";
+    let mean = "kernel 1: conv2d x, w -> conv2d\nkernel 2: mean conv2d -> mean\ncut at conv2d: R20";
     expect(&pooled(ReduceMode::Mean, &[0, 2, 3]), B200, mean);
 }
 
@@ -361,8 +366,8 @@ fn operands_of_an_epilogue_by_form() {
         let s = g.pw(P::Add, &[b, c]);
         g.returns(&[s])
     };
-    let one = "kernel 1: conv2d x, w + add b -> %4";
-    let two = "kernel 1: conv2d x, w -> %3\nkernel 2: add b, %3 -> %4\ncut at %3: ";
+    let one = "kernel 1: conv2d x, w + add b -> add";
+    let two = "kernel 1: conv2d x, w -> conv2d\nkernel 2: add b, conv2d -> add\ncut at conv2d: ";
     for dims in [&[1, 32, 1, 1][..], &[8, 1, 28, 28], &[8, 32, 1, 1], &[1], &[1, 1, 1, 1]] {
         expect(&with(dims, false), H200, one);
     }
@@ -376,7 +381,7 @@ fn operands_of_an_epilogue_by_form() {
     let c = g.matmul(x, w);
     let s = g.pw(P::Add, &[c, b]);
     let graph = g.returns(&[s]);
-    expect(&graph, H200, "kernel 1: matmul x, w -> %3\nkernel 2: add %3, b -> %4\ncut at %3: R17");
+    expect(&graph, H200, "kernel 1: matmul x, w -> matmul\nkernel 2: add matmul, b -> add\ncut at matmul: R17");
 }
 
 #[test]
@@ -394,9 +399,9 @@ fn without_a_core_operations_share_what_they_read() {
         expect(
             &graph,
             target,
-            "kernel 1: relu x = %2 + exp y + add %2 + amax x -> %4, %5
-             kernel 2: mul %4, big -> %7
-             cut at %4: R05",
+            "kernel 1: relu x = relu + exp y + add relu + amax x -> add, amax
+             kernel 2: mul add, big -> mul
+             cut at add: R05",
         );
     }
 }
@@ -409,6 +414,6 @@ fn what_feeds_an_epilogue_is_computed_in_it_on_the_cpu() {
     let a = g.pw(P::Relu, &[r]);
     let s = g.pw(P::Add, &[c, a]);
     let graph = g.returns(&[s]);
-    expect(&graph, CPU, "kernel 1: conv2d x, w = %3 + relu r + add %3 -> %5");
-    expect(&graph, H200, "kernel 1: relu r -> %4\nkernel 2: conv2d x, w + add %4 -> %5\ncut at %4: R10");
+    expect(&graph, CPU, "kernel 1: conv2d x, w = conv2d + relu r + add conv2d -> add");
+    expect(&graph, H200, "kernel 1: relu r -> relu\nkernel 2: conv2d x, w + add relu -> add\ncut at relu: R10");
 }

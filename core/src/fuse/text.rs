@@ -83,18 +83,27 @@ fn step(graph: &Graph, n: NodeId, running: Option<ValueId>) -> String {
     text
 }
 
-/// The user's name of a value, its number as a literal, or its place in the graph (`%7`). A view goes by the name of what it looks at, unless it
-/// selects: `x.slice`.
+/// A value in the user's words: its name, a literal's number, or the operation that makes it (`relu`; `relu#2` if it is the second without a name).
+/// A view goes by the name of what it looks at, unless it selects: `x.slice`.
 pub fn value_name(graph: &Graph, v: ValueId) -> String {
     let value = graph.value(v);
-    let view = graph.producer(v).map(|n| graph.node(n));
-    match (&value.name, value.kind, view) {
+    let producer = graph.producer(v).map(|n| graph.node(n));
+    match (&value.name, value.kind, producer) {
         (Some(name), ..) => name.clone(),
         (None, ValueKind::Const(c), _) => format!("{c}"),
         (None, _, Some(Node { op: Op::View(view), inputs, .. })) if resolve(graph, v).base != v => match view {
             ViewOp::Slice { .. } => format!("{}.slice", value_name(graph, inputs[0])),
             _ => value_name(graph, inputs[0]),
         },
-        _ => format!("%{}", v.index()),
+        (None, _, Some(node)) => {
+            let name = node.op.name();
+            let alike = |n: &Node| n.op.name() == name && graph.value(n.output).name.is_none();
+            let all: Vec<ValueId> = graph.nodes().filter(|(_, n)| alike(n)).map(|(_, n)| n.output).collect();
+            match all.iter().position(|&o| o == v) {
+                Some(at) if all.len() > 1 => format!("{name}#{}", at + 1),
+                _ => name.to_owned(),
+            }
+        }
+        (None, _, None) => "?".to_owned(),
     }
 }
