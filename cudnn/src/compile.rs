@@ -222,22 +222,20 @@ impl<J> Program<J> {
         let mut notes = Vec::new();
         let mut reports = Vec::new();
         for step in &self.steps {
-            let (group, provider, mut line) = match step {
+            let of = |group| KernelReport {
+                provider: "nvrtc",
+                engine: "generated".to_owned(),
+                ..report::kernel(graph, group)
+            };
+            let mut line = match step {
                 Step::Copy { value, reason, .. } => {
                     notes.push(format!("`{}` is copied first: {reason}", graph.label(*value)));
                     continue;
                 }
-                Step::View { group } => (group, "nvrtc", blank()),
-                Step::Own { group, reason, .. } => {
-                    (group, "nvrtc", KernelReport { refused: reason.clone(), ..blank() })
-                }
-                Step::Cudnn { group, plan } => (group, "cuDNN", of_plan(plan)),
+                Step::View { group } => of(group),
+                Step::Own { group, reason, .. } => KernelReport { refused: reason.clone(), ..of(group) },
+                Step::Cudnn { group, plan } => of_plan(plan, of(group)),
             };
-            line.provider = provider;
-            line.operations = report::operations(graph, group);
-            line.bytes = report::bytes_moved(graph, group);
-            line.unfused_bytes = report::bytes_unfused(graph, group);
-            line.flops = report::flops(graph, group);
             line.notes.append(&mut notes);
             reports.push(line);
         }
@@ -246,33 +244,19 @@ impl<J> Program<J> {
 
     /// Cuts in words.
     pub fn cut_texts(&self) -> Vec<(String, String)> {
-        self.cuts.iter().map(|c| (self.graph.label(c.value), c.reason.clone())).collect()
+        report::cuts(&self.graph, &self.cuts)
     }
 }
 
-fn blank() -> KernelReport {
+fn of_plan(plan: &KernelPlan, of_graph: KernelReport) -> KernelReport {
     KernelReport {
-        operations: Vec::new(),
-        provider: "",
-        engine: "generated".to_owned(),
-        workspace: 0,
-        bytes: 0,
-        unfused_bytes: 0,
-        flops: 0,
-        build_ms: 0.0,
-        refused: Vec::new(),
-        notes: Vec::new(),
-    }
-}
-
-fn of_plan(plan: &KernelPlan) -> KernelReport {
-    KernelReport {
+        provider: "cuDNN",
         engine: plan.engine.clone(),
         workspace: plan.workspace,
         build_ms: plan.build_ms,
         refused: plan.refused.clone(),
         notes: plan.notes.clone(),
-        ..blank()
+        ..of_graph
     }
 }
 

@@ -209,7 +209,6 @@ fn breaks_prologue(w: &World<'_>, d: &Division, g: usize, p: &Prologue<'_>, limi
     };
     match limit {
         Limit::NoPrologue => true,
-        Limit::PrologueNotAsked => !w.target.prologues,
         Limit::PrologueStaysInside => !p.nodes.iter().all(|&n| w.read_once(w.graph.node(n).output)),
         Limit::PrologueModes(modes) => !p.nodes.iter().all(|&n| match &w.graph.node(n).op {
             Op::Cast(_) => true,

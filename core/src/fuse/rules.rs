@@ -28,27 +28,20 @@ pub struct RuleTarget<'a> {
     pub device: RuleDevice,
     /// For each tensor of the call, the largest power of two up to 256 that divides its address; 16 is assumed of those that are not listed.
     pub alignments: &'a [u32],
-    /// Whether the backend can put operations in front of a core into the core's kernel.
-    pub prologues: bool,
 }
 
 impl<'a> RuleTarget<'a> {
     /// The CPU backend.
-    pub const CPU: RuleTarget<'static> = RuleTarget { device: RuleDevice::Cpu, alignments: &[], prologues: false };
+    pub const CPU: RuleTarget<'static> = RuleTarget { device: RuleDevice::Cpu, alignments: &[] };
 
     /// A GPU (`sm` = 90 for an H200) with a version of cuDNN (91900 for 9.19.0).
     pub const fn gpu(sm: u32, cudnn: u32) -> RuleTarget<'static> {
-        RuleTarget { device: RuleDevice::Gpu { sm, cudnn }, alignments: &[], prologues: false }
-    }
-
-    /// The same with operations in front of cores.
-    pub const fn with_prologues(self) -> RuleTarget<'a> {
-        RuleTarget { prologues: true, ..self }
+        RuleTarget { device: RuleDevice::Gpu { sm, cudnn }, alignments: &[] }
     }
 
     /// The same for tensors at addresses of these alignments.
     pub const fn aligned(self, alignments: &'a [u32]) -> RuleTarget<'a> {
-        RuleTarget { device: self.device, alignments, prologues: self.prologues }
+        RuleTarget { device: self.device, alignments }
     }
 }
 
@@ -197,8 +190,6 @@ pub enum Limit {
     NotCoreTypes(&'static [DType]),
     /// Any prologue.
     NoPrologue,
-    /// Any prologue, for a backend that cannot lower one.
-    PrologueNotAsked,
     /// Other prologue operations than casts and these, with plain parameters.
     PrologueModes(&'static [PointwiseMode]),
     /// More prologue operations than this.
@@ -297,8 +288,6 @@ pub const RULES: &[Rule] = {
             "a convolution's result is reduced to N×K×1×1 (global pooling) only on sm_100, and on sm_90 from cuDNN 9.28"),
         row("R25", Reduction, Around::Matmul, Where::Gpu, Limit::ReduceForms(&[ONE, N.and(M), N.and(S), S]),
             "a matrix product is reduced to one element, to its rows (B×M×1) or to its columns (B×1×N, 1×1×N)"),
-        row("R29", Prologue, Around::Core, Where::Gpu, Limit::PrologueNotAsked,
-            "what is computed in front of a core is a kernel of its own, unless the backend asks for more"),
         row("R30", Prologue, Around::Core, Where::Cpu, Limit::NoPrologue,
             "on the CPU a core reads its operands from memory: what is computed in front of it would be computed again for every tile"),
         row("R31", Prologue, Around::Core, Where::Gpu, Limit::PrologueStaysInside,
