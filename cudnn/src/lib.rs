@@ -6,6 +6,7 @@
 mod aot;
 pub mod compile;
 mod descriptor;
+pub mod jit;
 pub mod library;
 pub mod log;
 pub mod lower;

@@ -1,0 +1,99 @@
+//! Kernels of our own compile for every architecture.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod support;
+
+use fused_graph_core::DType;
+use fused_graph_core::fuse::{GroupKind, group_of};
+use fused_graph_core::ir::{
+    Arity, Graph, Op, Params, PointwiseClass, PointwiseMode, ReduceAttrs, ReduceMode, SourceLoc,
+};
+use fused_graph_core::layout::Dims;
+use fused_graph_cudnn::jit::{copy_graph, generate, nvrtc};
+
+const ARCHITECTURES: [u32; 4] = [80, 89, 90, 100];
+
+fn whole(graph: &Graph) -> String {
+    let nodes: Vec<_> = graph.nodes().map(|(id, _)| id).collect();
+    generate(graph, &group_of(graph, GroupKind::Kernel, &nodes)).unwrap().code
+}
+
+/// Every mode on operands of an element type, as far as inference lets them meet, in one graph: one source.
+fn every_mode(dtype: DType) -> Graph {
+    let mut g = Graph::new("all");
+    let dims = Dims::new(&[3, 5, 7]).unwrap();
+    let x = g.add_input("x", dtype, dims, dims.contiguous_strides());
+    let row = Dims::new(&[7]).unwrap();
+    let b = g.add_input("b", dtype, row, row.contiguous_strides());
+    let c = g.add_input("c", DType::Bool, dims, dims.contiguous_strides());
+    let alpha = g.add_scalar("alpha", fused_graph_core::ir::ScalarType::F32);
+    let mut outputs = Vec::new();
+    for info in PointwiseMode::TABLE {
+        let p = Params::DEFAULT;
+        let inputs = match (info.class, info.arity) {
+            (PointwiseClass::Logic, Arity::Binary) => vec![c, c],
+            (PointwiseClass::Logic, _) => vec![c],
+            (PointwiseClass::Select, _) => vec![c, x, b],
+            (_, Arity::Binary) => vec![x, b],
+            _ => vec![x],
+        };
+        if let Ok(v) = g.add_node(Op::Pointwise(info.mode, p), &inputs, SourceLoc::NONE) {
+            outputs.push(v);
+        }
+    }
+    if dtype.is_float() {
+        outputs.push(
+            g.add_node(Op::Pointwise(PointwiseMode::Mul, Params::DEFAULT), &[alpha, x], SourceLoc::NONE).unwrap(),
+        );
+    }
+    for to in DType::ALL {
+        outputs.push(g.add_node(Op::Cast(to), &[x], SourceLoc::NONE).unwrap());
+    }
+    for mode in ReduceMode::ALL {
+        for (axes, keepdim) in [(0b111, false), (0b010, true), (0b101, false)] {
+            if let Ok(v) = g.add_node(Op::Reduce(ReduceAttrs { mode, axes, keepdim }), &[x], SourceLoc::NONE) {
+                outputs.push(v);
+            }
+        }
+    }
+    g.set_outputs(outputs);
+    g
+}
+
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn every_mode_compiles_for_every_architecture() {
+    for dtype in DType::ALL.into_iter().filter(|d| *d != DType::Bool) {
+        let code = whole(&every_mode(dtype));
+        // The element type changes loads and stores only, so the other types are compiled for one architecture.
+        let everywhere = matches!(dtype, DType::BF16 | DType::F8E4M3);
+        for sm in ARCHITECTURES.into_iter().filter(|&sm| everywhere || sm == 90) {
+            let cubin = nvrtc::compile(&code, sm).unwrap_or_else(|e| panic!("{dtype} for sm_{sm}: {e}"));
+            assert!(cubin.starts_with(b"\x7fELF"), "{dtype} for sm_{sm}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn copies_and_large_reductions_compile() {
+    let dims = Dims::new(&[2, 3, 5, 7]).unwrap();
+    let (nchw, nhwc) = (dims.contiguous_strides(), dims.channels_last_strides());
+    for (from, to) in
+        [(DType::F16, DType::F16), (DType::BF16, DType::F32), (DType::Bool, DType::Bool), (DType::I64, DType::I32)]
+    {
+        let (graph, group) = copy_graph(&dims, &nchw, &nhwc, from, to).unwrap();
+        nvrtc::compile(&generate(&graph, &group).unwrap().code, 90).unwrap();
+    }
+    let mut g = Graph::new("sum");
+    let dims = Dims::new(&[4, 1 << 20]).unwrap();
+    let x = g.add_input("x", DType::BF16, dims, dims.contiguous_strides());
+    let y = g
+        .add_node(Op::Reduce(ReduceAttrs { mode: ReduceMode::Norm2, axes: 2, keepdim: false }), &[x], SourceLoc::NONE)
+        .unwrap();
+    g.set_outputs([y]);
+    let nodes: Vec<_> = g.nodes().map(|(id, _)| id).collect();
+    let source = generate(&g, &group_of(&g, GroupKind::Kernel, &nodes)).unwrap();
+    assert_eq!(source.launches.len(), 2, "in two stages");
+    nvrtc::compile(&source.code, 80).unwrap();
+}
