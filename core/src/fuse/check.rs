@@ -85,9 +85,7 @@ impl Asked<'_> {
         match limit {
             Limit::OneCore => node.op.is_core() && self.d.drafts[self.g].core.is_some(),
             Limit::CopyAlone => matches!(node.op, Op::View(_)),
-            Limit::ViewReadsMemory => {
-                node.inputs.iter().any(|&v| w.is_view(v) && self.inside(resolve(w.graph, v).base))
-            }
+            Limit::ViewReadsMemory => self.looks_at_result(),
             Limit::ReductionIsExit => self.reads_reduction(),
             Limit::SameDims => w.extent(self.node) != self.d.drafts[self.g].dims,
             Limit::NoWayBack => w.comes_back(self.d, self.g, &[self.node]),
@@ -146,6 +144,14 @@ impl Asked<'_> {
     /// Tensors that the operation reads from memory.
     fn outside(&self) -> impl Iterator<Item = ValueId> {
         self.w.graph.node(self.node).inputs.iter().copied().filter(|&v| !self.inside(v) && !self.w.is_scalar(v))
+    }
+
+    /// Whether a view stands between the operation and one of the group, whichever reads the other.
+    fn looks_at_result(&self) -> bool {
+        let (w, node) = (self.w, self.w.graph.node(self.node));
+        let base = |v: &ValueId| w.is_view(*v).then(|| resolve(w.graph, *v).base);
+        let seen_by = |n: &NodeId| w.graph.node(*n).inputs.iter().filter_map(base).any(|b| b == node.output);
+        node.inputs.iter().filter_map(base).any(|b| self.inside(b)) || self.d.drafts[self.g].nodes.iter().any(seen_by)
     }
 
     fn conv(&self) -> Option<&ConvAttrs> {

@@ -64,7 +64,7 @@ fn rebuild(w: &World<'_>, partition: &Partition) -> Division {
         };
         let nodes: Vec<NodeId> = group.nodes.iter().filter(own).copied().collect();
         nodes.iter().for_each(|n| d.of[n.index()] = Some(g));
-        let prologue = group.prologue(w.graph);
+        let prologue = group.prologue(w.graph).into_iter().filter(|n| nodes.contains(n)).collect();
         let first = group.core.or(nodes.first().copied());
         let dims = first.map(|n| w.extent(n)).unwrap_or(crate::layout::Dims::EMPTY);
         d.drafts.push(Draft { core: group.core, dims, nodes, prologue });
