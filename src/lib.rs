@@ -10,9 +10,25 @@ pub use fused_graph_core::site::{Attr, Plan, Stats};
 pub use fused_graph_core::tensor::Tensor;
 pub use fused_graph_core::trace::{Expr, ops};
 pub use fused_graph_core::{DType, Device, Element, Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
+pub use fused_graph_cudnn::{compile, cudarc, gpu::CudaDevice};
 pub use fused_graph_macros::{Attr, fused_graph};
 
 pub mod prelude;
+
+/// Devices of a build without CUDA.
+#[cfg(not(feature = "cuda"))]
+pub trait CudaDevice: Sized {
+    /// The CPU.
+    fn best() -> Result<Self>;
+}
+
+#[cfg(not(feature = "cuda"))]
+impl CudaDevice for Device {
+    fn best() -> Result<Device> {
+        Ok(Device::CPU)
+    }
+}
 
 /// What the expansion of `#[fused_graph]` and `#[derive(Attr)]` calls. Not for use by hand: it changes without notice.
 #[doc(hidden)]

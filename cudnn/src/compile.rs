@@ -8,7 +8,7 @@ use crate::target::Target;
 use cudnn_sys::Api;
 use fused_graph_core::backend::CompileRequest;
 use fused_graph_core::explain::KernelReport;
-use fused_graph_core::fuse::{self, Cut, Group, GroupKind, RuleTarget, report};
+use fused_graph_core::fuse::{self, Cut, Group, GroupKind, MemRef, RuleTarget, report};
 use fused_graph_core::ir::{Graph, NodeId, Op, ValueId, ValueKind};
 use fused_graph_core::layout::{Dims, is_channels_last};
 use fused_graph_core::{DType, Error, Result};
@@ -33,6 +33,8 @@ pub enum Step<J> {
     Copy {
         /// The operand.
         value: ValueId,
+        /// The dims of the copy: those of the operand, or what it is repeated to.
+        dims: Dims,
         /// The strides of the copy.
         strides: Dims,
         /// Why.
@@ -141,7 +143,7 @@ impl<J> Compiler<'_, J> {
     /// Builds a group as it is, with dense copies of the operands that need them.
     fn one_kernel(&mut self, group: &Group) -> Result<(), Refusal> {
         let graph = self.request.graph;
-        let mut copies: HashMap<ValueId, Dims> = HashMap::new();
+        let mut copies: HashMap<ValueId, (Dims, Dims)> = HashMap::new();
         let mut steps = Vec::new();
         let plan = loop {
             let alignment = |v: ValueId| match graph.value(v).kind {
@@ -154,9 +156,9 @@ impl<J> Compiler<'_, J> {
                     break plan::build(self.api, self.target, lowered, self.request.options, self.f32_core(group))?;
                 }
                 Err(Refusal::Layout { value, reason }) if !copies.contains_key(&value) => {
-                    let strides = self.dense(group, value);
-                    copies.insert(value, strides);
-                    steps.push(Step::Copy { value, strides, reason });
+                    let (dims, strides) = self.dense(group, value);
+                    copies.insert(value, (dims, strides));
+                    steps.push(Step::Copy { value, dims, strides, reason });
                 }
                 Err(other) => return Err(other),
             }
@@ -166,16 +168,22 @@ impl<J> Compiler<'_, J> {
         Ok(())
     }
 
-    /// The strides of a dense copy: a convolution's operands follow its data.
-    fn dense(&self, group: &Group, value: ValueId) -> Dims {
+    /// Dims and strides of a dense copy: a convolution's operands follow its data, a matmul's are repeated to its batch.
+    fn dense(&self, group: &Group, value: ValueId) -> (Dims, Dims) {
         let graph = self.request.graph;
         let dims = graph.value(value).dims;
-        let core = group.core.map(|n| graph.node(n));
-        let data = core.filter(|n| matches!(n.op, Op::Conv(_))).map(|n| fuse::resolve(graph, n.inputs[0]));
-        match data {
-            Some(x) if dims.len() >= 3 && is_channels_last(&x.dims, &x.strides) => dims.channels_last_strides(),
-            _ => dims.contiguous_strides(),
+        let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| n.inputs.contains(&value)) else {
+            return (dims, dims.contiguous_strides());
+        };
+        if core.op == Op::Matmul {
+            let out = graph.value(core.output).dims;
+            let batch = out[..out.len() - 2].iter().copied();
+            let dims = Dims::collect(batch.chain(dims[dims.len() - 2..].iter().copied()));
+            return (dims, dims.contiguous_strides());
         }
+        let x = fuse::resolve(graph, core.inputs[0]);
+        let last = dims.len() >= 3 && is_channels_last(&x.dims, &x.strides);
+        (dims, if last { dims.channels_last_strides() } else { dims.contiguous_strides() })
     }
 
     fn f32_core(&self, group: &Group) -> bool {
@@ -213,6 +221,14 @@ impl<J> Compiler<'_, J> {
         self.program.steps.push(Step::Own { group, kernel, reason });
         Ok(())
     }
+}
+
+/// A value in memory repeated to larger dims.
+pub(crate) fn expanded(seen: &MemRef, dims: &Dims) -> MemRef {
+    let lead = dims.len() - seen.dims.len();
+    let stride =
+        |i: usize| if i < lead || (seen.dims[i - lead] == 1 && dims[i] != 1) { 0 } else { seen.strides[i - lead] };
+    MemRef { dims: *dims, strides: Dims::collect((0..dims.len()).map(stride)), ..*seen }
 }
 
 impl<J> Program<J> {

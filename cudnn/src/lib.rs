@@ -5,10 +5,15 @@
 
 mod aot;
 pub mod compile;
+mod context;
 mod descriptor;
+mod error;
+pub mod gpu;
 pub mod jit;
 pub mod library;
 pub mod log;
 pub mod lower;
 pub mod plan;
 pub mod target;
+
+pub use cudarc;

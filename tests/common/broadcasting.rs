@@ -29,7 +29,7 @@ pub fn case_7_epilogues(dev: &Device) {
         close(&difference, &y.iter().zip(&wide).map(|(y, b)| b - y).collect::<Vec<_>>());
     }
     // Rank 0 and rank 1.
-    for bias in [Tensor::full([], 2.5, DType::F16, dev).unwrap(), Tensor::randn([n], DType::F16, dev).unwrap()] {
+    for bias in [Tensor::full((), 2.5, DType::F16, dev).unwrap(), Tensor::randn([n], DType::F16, dev).unwrap()] {
         let wide = values(&bias.expand([bt, m, n]).unwrap());
         let (sum, _) = added(&a, &b, &bias).unwrap();
         close(&sum, &y.iter().zip(&wide).map(|(y, b)| y + b).collect::<Vec<_>>());

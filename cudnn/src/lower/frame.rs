@@ -31,13 +31,13 @@ enum Kind {
 }
 
 impl Frame {
-    pub(super) fn new(graph: &Graph, group: &Group, copies: &HashMap<ValueId, Dims>) -> Result<Frame, Refusal> {
+    pub(super) fn new(graph: &Graph, group: &Group, copies: &HashMap<ValueId, (Dims, Dims)>) -> Result<Frame, Refusal> {
         let Some(core) = group.core.map(|n| graph.node(n)) else {
             return Err(Refusal::Unsupported(vec!["a kernel without a convolution or matmul".into()]));
         };
         let dims = graph.value(core.output).dims;
         let x = resolve(graph, core.inputs[0]);
-        let x_strides = copies.get(&core.inputs[0]).copied().unwrap_or(x.strides);
+        let x_strides = copies.get(&core.inputs[0]).map_or(x.strides, |c| c.1);
         match core.op {
             Op::Matmul => Ok(Frame { kind: Kind::Matmul, dims, channels_last: false }),
             _ => Ok(Frame { kind: Kind::Conv, dims, channels_last: is_channels_last(&x.dims, &x_strides) }),

@@ -83,8 +83,8 @@ pub(crate) struct Lowered {
 pub(crate) struct Memory<'a> {
     /// The alignment of each value's base address, in bytes.
     pub(crate) alignment: &'a dyn Fn(ValueId) -> u32,
-    /// Operands of which a dense copy is made first, with the strides of the copy.
-    pub(crate) copies: &'a HashMap<ValueId, Dims>,
+    /// Operands of which a dense copy is made first, with the dims and strides of the copy.
+    pub(crate) copies: &'a HashMap<ValueId, (Dims, Dims)>,
 }
 
 /// Lowers a group that has a core operation.

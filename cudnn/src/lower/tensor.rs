@@ -54,7 +54,7 @@ impl Lowering<'_> {
     /// A value in memory as this kernel reads it: through its views, or the copy that was made of it.
     pub(super) fn seen(&self, v: ValueId) -> MemRef {
         match self.memory.copies.get(&v) {
-            Some(strides) => MemRef { base: v, dims: self.graph.value(v).dims, strides: *strides, offset: 0 },
+            Some((dims, strides)) => MemRef { base: v, dims: *dims, strides: *strides, offset: 0 },
             None => resolve(self.graph, v),
         }
     }

@@ -83,6 +83,24 @@ pub fn run(graph: &Graph, tensors: &[Array], scalars: &[f64]) -> Result<Vec<Arra
     graph.outputs().iter().map(|&v| Ok(get(&values, v)?.rounded(graph.value(v).dtype))).collect()
 }
 
+/// The value of arithmetic of host scalars and literals alone; see [`crate::fuse::is_scalar`].
+pub fn scalar_value(graph: &Graph, value: ValueId, scalars: &[f64]) -> f64 {
+    match graph.value(value).kind {
+        ValueKind::Const(v) => v,
+        ValueKind::Scalar { index, .. } => scalars.get(index).copied().unwrap_or(0.0),
+        ValueKind::Input { .. } => f64::NAN,
+        ValueKind::Node(n) => {
+            let node = graph.node(n);
+            let args: Vec<f64> = node.inputs.iter().map(|&v| scalar_value(graph, v, scalars)).collect();
+            match node.op {
+                Op::Pointwise(mode, params) => scalar::pointwise(mode, &params, &args, &[0; MAX_RANK], false),
+                Op::Cast(to) => round(args[0], to),
+                _ => f64::NAN,
+            }
+        }
+    }
+}
+
 fn get(values: &[Option<Array>], v: ValueId) -> Result<&Array> {
     values[v.index()].as_ref().ok_or_else(|| Error::argument("a value is used before it is computed"))
 }

@@ -1,0 +1,330 @@
+//! A compiled function on a GPU, and the path of a call.
+
+use super::arena::{Need, place};
+use super::kernels::{self, Kernel};
+use super::pool::Buffer;
+use super::{Gpu, GpuStream, handle};
+use crate::compile::{self, Program, Step};
+use crate::descriptor::{Descriptor, failure};
+use crate::lower::{Binding, Source};
+use crate::plan::KernelPlan;
+use crate::target::Target;
+use cudnn_sys::{AttributeName, DescriptorType};
+use fused_graph_core::backend::{CompileRequest, Executable, Launch, Results};
+use fused_graph_core::cpu::oracle;
+use fused_graph_core::explain::{Explain, PlanSource};
+use fused_graph_core::fuse::{self, MemRef};
+use fused_graph_core::ir::{Graph, ValueId, ValueKind};
+use fused_graph_core::tensor::Storage;
+use fused_graph_core::{DType, Error, Result, Tensor};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A compiled function on a GPU.
+#[derive(Debug)]
+pub struct CudaExecutable {
+    gpu: &'static Gpu,
+    program: Program<Arc<Kernel>>,
+    /// The values that are results or what results look at, each written to memory of its own.
+    written: Vec<ValueId>,
+    /// For each result what it looks at.
+    results: Vec<MemRef>,
+    /// Intermediates and scratch memory: where they lie.
+    places: Vec<(Place, u64)>,
+    scratch: u64,
+}
+
+/// What has a place in the scratch memory of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// A value between two kernels.
+    Value(ValueId),
+    /// The dense copy of an operand.
+    Copy(ValueId),
+    /// cuDNN's workspace or a reduction's scratch memory in this step.
+    Workspace(usize),
+}
+
+/// Addresses of a call.
+struct Addresses<'a> {
+    executable: &'a CudaExecutable,
+    inputs: SmallVec<[u64; 8]>,
+    written: SmallVec<[u64; 4]>,
+    scratch: u64,
+}
+
+impl Addresses<'_> {
+    #[inline]
+    fn of(&self, v: ValueId) -> u64 {
+        if let ValueKind::Input { index } = self.executable.program.graph.value(v).kind {
+            return self.inputs[index];
+        }
+        match self.executable.written.iter().position(|w| *w == v) {
+            Some(at) => self.written[at],
+            None => self.place(Place::Value(v)),
+        }
+    }
+
+    fn place(&self, place: Place) -> u64 {
+        let found = self.executable.places.iter().find(|(p, _)| *p == place);
+        found.map_or(0, |(_, offset)| self.scratch + offset)
+    }
+}
+
+impl CudaExecutable {
+    pub(super) fn compile(stream: &GpuStream, request: &CompileRequest<'_>) -> Result<Self> {
+        let gpu = stream.gpu();
+        let _current = stream.enter()?;
+        let target = Target::live(handle::on(stream)?, gpu.sm);
+        let mut own = |graph: &Graph, group: &fuse::Group| kernels::of_group(gpu, graph, group);
+        let program = compile::compile(gpu.library.api(), &target, request, &mut own)?;
+        let graph = request.graph;
+        let results: Vec<MemRef> = graph.outputs().iter().map(|&v| fuse::resolve(graph, v)).collect();
+        let mut written: Vec<ValueId> = results.iter().map(|r| r.base).collect();
+        written.sort();
+        written.dedup();
+        let (places, scratch) = plan_memory(&program, &written);
+        Ok(CudaExecutable { gpu, program, written, results, places, scratch })
+    }
+
+    fn step(
+        &self,
+        at: usize,
+        step: &Step<Arc<Kernel>>,
+        stream: &GpuStream,
+        addresses: &Addresses<'_>,
+        scalars: &[f64],
+    ) -> Result<()> {
+        let graph = &*self.program.graph;
+        match step {
+            Step::Cudnn { plan, .. } => self.execute(at, plan, stream, addresses, scalars),
+            Step::Own { kernel, .. } => {
+                kernel.run(stream, &|v| addresses.of(v), addresses.place(Place::Workspace(at)), scalars)
+            }
+            Step::Copy { value, dims, strides, .. } => {
+                let seen = compile::expanded(&fuse::resolve(graph, *value), dims);
+                let dtype = graph.value(*value).dtype;
+                let from = addresses.of(seen.base) as i64 + seen.offset * dtype.size() as i64;
+                let layout = (dims, &seen.strides, strides);
+                stream.rearrange(from as u64, layout, (dtype, dtype), addresses.place(Place::Copy(*value)))
+            }
+            Step::View { group } => {
+                let node = graph.node(group.nodes[group.nodes.len() - 1]);
+                let seen = fuse::resolve(graph, node.inputs[0]);
+                let dtype = graph.value(node.output).dtype;
+                let from = addresses.of(seen.base) as i64 + seen.offset * dtype.size() as i64;
+                // Both are in row-major order of their elements, whatever the dims.
+                let layout = (&seen.dims, &seen.strides, &seen.dims.contiguous_strides());
+                stream.rearrange(from as u64, layout, (dtype, dtype), addresses.of(node.output))
+            }
+        }
+    }
+
+    /// Runs a plan: a variant pack with the addresses, on the stream of the thread's handle.
+    fn execute(
+        &self,
+        at: usize,
+        plan: &KernelPlan,
+        stream: &GpuStream,
+        addresses: &Addresses<'_>,
+        scalars: &[f64],
+    ) -> Result<()> {
+        let api = self.gpu.library.api();
+        let mut values: SmallVec<[[u8; 8]; 8]> = SmallVec::new();
+        for binding in plan.bindings.iter().filter(|b| matches!(b.source, Source::Scalar(_))) {
+            values.push(self.scalar(binding, scalars));
+        }
+        let mut next = values.as_mut_ptr();
+        let mut uids: SmallVec<[i64; 16]> = SmallVec::new();
+        let mut pointers: SmallVec<[*mut c_void; 16]> = SmallVec::new();
+        for binding in &plan.bindings {
+            uids.push(binding.uid);
+            pointers.push(match binding.source {
+                Source::Memory { base, offset } => (addresses.of(base) as i64 + offset) as *mut c_void,
+                Source::Copy(v) => addresses.place(Place::Copy(v)) as *mut c_void,
+                Source::Scalar(_) => {
+                    let here = next;
+                    next = next.wrapping_add(1);
+                    here.cast()
+                }
+            });
+        }
+        let pack = Descriptor::build(api, DescriptorType::VARIANT_PACK, |d| {
+            d.set(AttributeName::VARIANT_PACK_UNIQUE_IDS, &uids)?;
+            d.set_pointers(AttributeName::VARIANT_PACK_DATA_POINTERS, &pointers)?;
+            d.set_pointers(
+                AttributeName::VARIANT_PACK_WORKSPACE,
+                &[addresses.place(Place::Workspace(at)) as *mut c_void],
+            )
+        })?;
+        let handle = handle::on(stream)?;
+        // SAFETY: the plan was built for this GPU and these dims, strides, types and alignments, which are the key of this executable; the pack
+        // names memory that is alive until the stream has run the kernel (arguments are held by the caller and given back in stream order), and
+        // host scalars, which are read before the call returns. The handle is this thread's.
+        let status = unsafe { (api.backend_execute)(handle, plan.descriptor.raw(), pack.raw()) };
+        if status.is_success() { Ok(()) } else { Err(failure(api, status, "running a plan")) }
+    }
+
+    fn scalar(&self, binding: &Binding, scalars: &[f64]) -> [u8; 8] {
+        let Source::Scalar(v) = binding.source else { return [0; 8] };
+        let value = oracle::scalar_value(&self.program.graph, v, scalars);
+        let mut word = [0; 8];
+        match binding.dtype {
+            DType::I32 => word[..4].copy_from_slice(&(value as i32).to_ne_bytes()),
+            _ => word[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
+        }
+        word
+    }
+}
+
+/// Bytes of a dense value.
+fn bytes(graph: &Graph, v: ValueId) -> usize {
+    graph.value(v).dims.numel() * graph.value(v).dtype.size()
+}
+
+/// Places for everything between the kernels.
+fn plan_memory(program: &Program<Arc<Kernel>>, written: &[ValueId]) -> (Vec<(Place, u64)>, u64) {
+    let graph = &*program.graph;
+    let mut found: Vec<(Place, Need)> = Vec::new();
+    let mut add = |place: Place, bytes: u64, at: usize| {
+        if bytes > 0 {
+            found.push((place, Need { bytes, from: at, to: at }));
+        }
+    };
+    for (at, step) in program.steps.iter().enumerate() {
+        let outputs: &[ValueId] = match step {
+            Step::Cudnn { group, plan } => {
+                add(Place::Workspace(at), plan.workspace, at);
+                &group.outputs
+            }
+            Step::Own { group, kernel, .. } => {
+                add(Place::Workspace(at), kernel.scratch(), at);
+                &group.outputs
+            }
+            Step::View { group } => &group.outputs,
+            Step::Copy { value, dims, .. } => {
+                add(Place::Copy(*value), (dims.numel() * graph.value(*value).dtype.size()) as u64, at);
+                &[]
+            }
+        };
+        for &v in outputs.iter().filter(|v| !written.contains(v)) {
+            add(Place::Value(v), bytes(graph, v) as u64, at);
+        }
+    }
+    for (at, step) in program.steps.iter().enumerate() {
+        for read in reads(graph, step) {
+            for (_, need) in found.iter_mut().filter(|(place, _)| *place == read) {
+                need.to = need.to.max(at);
+            }
+        }
+    }
+    let needs: Vec<Need> = found.iter().map(|f| f.1).collect();
+    let (offsets, size) = place(&needs);
+    (found.iter().map(|f| f.0).zip(offsets).collect(), size)
+}
+
+/// What a step reads of the scratch memory.
+fn reads(graph: &Graph, step: &Step<Arc<Kernel>>) -> Vec<Place> {
+    let base = |v: &ValueId| Place::Value(fuse::resolve(graph, *v).base);
+    match step {
+        Step::Copy { value, .. } => vec![base(value)],
+        Step::View { group } | Step::Own { group, .. } | Step::Cudnn { group, .. } => {
+            let views = group.nodes.iter().flat_map(|n| graph.node(*n).inputs.iter());
+            group.inputs.iter().chain(views).flat_map(|v| [base(v), Place::Copy(*v)]).collect()
+        }
+    }
+}
+
+/// Tensors of other streams: their work comes first, and they are not reused before ours is done.
+struct OtherStreams<'a>(SmallVec<[&'a GpuStream; 2]>);
+
+impl<'a> OtherStreams<'a> {
+    fn before(launch: &Launch<'a>, stream: &GpuStream) -> Result<Self> {
+        let mut others: SmallVec<[&GpuStream; 2]> = SmallVec::new();
+        for t in launch.tensors {
+            let Some(other) = t.device().accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>()) else {
+                continue;
+            };
+            if other.id() != stream.id() && !others.iter().any(|o| o.id() == other.id()) {
+                let joined = stream.cuda().join(other.cuda());
+                joined.map_err(|e| crate::error::cuda("waiting for the stream of an argument", e))?;
+                others.push(other);
+            }
+        }
+        Ok(OtherStreams(others))
+    }
+
+    fn after(&self, stream: &GpuStream) -> Result<()> {
+        for other in &self.0 {
+            let joined = other.cuda().join(stream.cuda());
+            joined.map_err(|e| crate::error::cuda("holding back the stream of an argument", e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Executable for CudaExecutable {
+    fn run(&self, launch: &Launch<'_>) -> Result<Results> {
+        let stream = launch.device.accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>());
+        let Some(stream) = stream.filter(|s| std::ptr::eq(s.gpu(), self.gpu)) else {
+            return Err(Error::device(format!(
+                "a plan for {} was given tensors of {}",
+                self.gpu.description, launch.device
+            )));
+        };
+        let _current = stream.enter()?;
+        let others = OtherStreams::before(launch, stream)?;
+        let graph = &*self.program.graph;
+        let mut buffers: SmallVec<[Arc<Buffer>; 4]> = SmallVec::new();
+        for &v in &self.written {
+            buffers.push(Arc::new(stream.pool().alloc(bytes(graph, v))?));
+        }
+        // Given back to the pool at the end of the call, which is in stream order behind the kernels.
+        let scratch = if self.scratch > 0 { Some(stream.pool().alloc(self.scratch as usize)?) } else { None };
+        let addresses = Addresses {
+            executable: self,
+            inputs: launch.tensors.iter().map(|t| t.address()).collect(),
+            written: buffers.iter().map(|b| b.address).collect(),
+            scratch: scratch.as_ref().map_or(0, |s| s.address),
+        };
+        for (at, step) in self.program.steps.iter().enumerate() {
+            self.step(at, step, stream, &addresses, launch.scalars)?;
+        }
+        others.after(stream)?;
+        let mut results = Results::new();
+        for (seen, &v) in self.results.iter().zip(graph.outputs()) {
+            let Some(at) = self.written.iter().position(|w| *w == seen.base) else { continue };
+            let storage = Storage::Device(Arc::clone(&buffers[at]) as _);
+            let dtype = graph.value(v).dtype;
+            let device = launch.device.clone();
+            results.push(Tensor::from_parts(device, storage, dtype, seen.dims, seen.strides, seen.offset));
+        }
+        Ok(results)
+    }
+
+    fn explain(&self) -> Explain {
+        Explain {
+            function: self.program.graph.name().to_owned(),
+            device: self.gpu.description.clone(),
+            arguments: self.program.graph.inputs().map(|(v, _)| self.program.graph.describe(v)).collect(),
+            kernels: self.program.reports(),
+            cuts: self.program.cut_texts(),
+            source: PlanSource::Built,
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for CudaExecutable {
+    /// A plan holds the code of its kernels, which may still run.
+    fn drop(&mut self) {
+        if let Ok(_current) = crate::context::Current::enter(self.gpu.context.cu_ctx()) {
+            let _ = cudarc::driver::result::ctx::synchronize();
+        }
+    }
+}

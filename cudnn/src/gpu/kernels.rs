@@ -1,0 +1,112 @@
+//! Generated kernels, compiled and loaded once for each source.
+
+use super::{Gpu, GpuStream};
+use crate::error::cuda;
+use crate::jit::{self, Argument, BLOCK, Source, nvrtc};
+use cudarc::driver::{result, sys};
+use fused_graph_core::Result;
+use fused_graph_core::ir::{ScalarType, ValueId};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kernels of a source, loaded. They stay loaded until the process ends.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    source: Source,
+    functions: Vec<Function>,
+}
+
+#[derive(Debug)]
+struct Function(sys::CUfunction);
+
+// SAFETY: a function handle may be launched from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// What was compiled on a GPU.
+#[derive(Debug, Default)]
+pub(super) struct Kernels(Mutex<HashMap<String, Arc<Kernel>>>);
+
+impl Kernels {
+    /// The kernels of a source. The context is current.
+    pub(super) fn get(&self, gpu: &Gpu, source: Source) -> Result<Arc<Kernel>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&source.code).cloned();
+        // The same code launched otherwise is another kernel to us.
+        if let Some(kernel) = known.filter(|k| k.source == source) {
+            return Ok(kernel);
+        }
+        let cubin = nvrtc::compile(&source.code, gpu.sm)?;
+        // SAFETY: the image is a whole cubin, which the driver copies.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
+            .map_err(|e| cuda("loading a generated kernel", e))?;
+        let mut functions = Vec::new();
+        for launch in &source.launches {
+            let name = CString::new(launch.entry.as_str()).unwrap_or_default();
+            // SAFETY: the module was loaded and is never unloaded.
+            let function = unsafe { result::module::get_function(module, name) };
+            functions.push(Function(function.map_err(|e| cuda("finding a generated kernel", e))?));
+        }
+        let kernel = Arc::new(Kernel { source, functions });
+        let code = kernel.source.code.clone();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(code, Arc::clone(&kernel));
+        Ok(kernel)
+    }
+}
+
+impl Kernel {
+    /// Bytes of scratch memory that a run needs.
+    pub(super) fn scratch(&self) -> u64 {
+        self.source.scratch
+    }
+
+    /// Queues the launches. `address` gives where a value lies, `scalars` the host scalars. The context is current.
+    pub(super) fn run(
+        &self,
+        stream: &GpuStream,
+        address: &dyn Fn(ValueId) -> u64,
+        scratch: u64,
+        scalars: &[f64],
+    ) -> Result<()> {
+        for (launch, function) in self.source.launches.iter().zip(&self.functions) {
+            let mut words: SmallVec<[[u8; 8]; 16]> = SmallVec::new();
+            for argument in &launch.arguments {
+                words.push(match *argument {
+                    Argument::Read { base, offset } => (address(base) as i64 + offset).to_ne_bytes(),
+                    Argument::Write(v) => address(v).to_ne_bytes(),
+                    Argument::Scratch => scratch.to_ne_bytes(),
+                    Argument::Scalar { index, ty } => scalar_bytes(scalars.get(index).copied().unwrap_or(0.0), ty),
+                });
+            }
+            let mut parameters: SmallVec<[*mut c_void; 16]> = words.iter_mut().map(|w| w.as_mut_ptr().cast()).collect();
+            // SAFETY: the parameters are as many and of the types that the generated source declares (both are made from `arguments`), and they live
+            // until the call returns, which copies them. What they point to is alive until the stream has run the kernel.
+            unsafe {
+                let (grid, block) = ((launch.grid, 1, 1), (BLOCK, 1, 1));
+                result::launch_kernel(function.0, grid, block, 0, stream.cuda().cu_stream(), &mut parameters)
+            }
+            .map_err(|e| cuda("launching a generated kernel", e))?;
+        }
+        Ok(())
+    }
+}
+
+fn scalar_bytes(value: f64, ty: ScalarType) -> [u8; 8] {
+    let mut word = [0; 8];
+    match ty {
+        ScalarType::F32 => word[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
+        ScalarType::F64 => word = value.to_ne_bytes(),
+    }
+    word
+}
+
+/// The kernel of a group without a core.
+pub(super) fn of_group(
+    gpu: &Gpu,
+    graph: &fused_graph_core::ir::Graph,
+    group: &fused_graph_core::fuse::Group,
+) -> Result<Arc<Kernel>> {
+    gpu.kernels.get(gpu, jit::generate(graph, group)?)
+}

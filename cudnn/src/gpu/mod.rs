@@ -1,0 +1,145 @@
+//! A live GPU: devices, memory, handles, and running what was compiled.
+
+mod arena;
+mod executable;
+mod handle;
+mod kernels;
+mod pool;
+mod stream;
+
+pub use executable::CudaExecutable;
+pub use stream::GpuStream;
+
+use crate::error::cuda;
+use crate::library::{Library, driver_present};
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use fused_graph_core::{Device, Error, Result};
+use kernels::Kernels;
+use once_cell::sync::OnceCell;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+/// A GPU of this process. Lives until the process ends, because plans and memory of it may.
+#[derive(Debug)]
+pub struct Gpu {
+    ordinal: usize,
+    context: Arc<CudaContext>,
+    library: &'static Library,
+    sm: u32,
+    description: String,
+    kernels: Kernels,
+    /// Handles that threads left behind when they ended.
+    handles: Mutex<Vec<handle::Raw>>,
+    /// The stream of `Device::cuda`.
+    first: OnceCell<Arc<GpuStream>>,
+}
+
+impl Gpu {
+    /// The GPU of this number, opened once.
+    pub fn open(ordinal: usize) -> Result<&'static Gpu> {
+        static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
+        // Decided before anything is asked of cudarc, which panics without a driver.
+        let library = Library::for_device()?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = open.iter().find(|g| g.ordinal == ordinal) {
+            return Ok(gpu);
+        }
+        let count = CudaContext::device_count().map_err(|e| cuda("counting GPUs", e))?;
+        if ordinal >= count.max(0) as usize {
+            return Err(Error::device(format!("there is no GPU {ordinal}: this machine has {count}, numbered from 0")));
+        }
+        let context = CudaContext::new(ordinal).map_err(|e| cuda(format!("opening GPU {ordinal}"), e))?;
+        let gpu: &'static Gpu = Box::leak(Box::new(Self::describe(ordinal, context, library)?));
+        open.push(gpu);
+        Ok(gpu)
+    }
+
+    fn describe(ordinal: usize, context: Arc<CudaContext>, library: &'static Library) -> Result<Gpu> {
+        let name = context.name().map_err(|e| cuda("asking for the GPU's name", e))?;
+        let (major, minor) = context.compute_capability().map_err(|e| cuda("asking for the compute capability", e))?;
+        let sm = (major * 10 + minor) as u32;
+        let multiprocessors = context
+            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(|e| cuda("asking for the number of multiprocessors", e))?;
+        let description = format!("{name} (sm_{sm}, {multiprocessors} SMs), cuDNN {}", library.version());
+        let kernels = Kernels::default();
+        let (handles, first) = (Mutex::new(Vec::new()), OnceCell::new());
+        Ok(Gpu { ordinal, context, library, sm, description, kernels, handles, first })
+    }
+
+    /// Its number.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// Its context in cudarc's form.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// The cuDNN that was loaded.
+    pub fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    fn first_stream(&'static self) -> Result<Arc<GpuStream>> {
+        let stream = self.first.get_or_try_init(|| {
+            let stream = self.context.new_stream().map_err(|e| cuda("making a stream", e))?;
+            Ok(Arc::new(GpuStream::new(self, stream)))
+        });
+        stream.cloned()
+    }
+}
+
+/// Devices with a GPU.
+pub trait CudaDevice: Sized {
+    /// GPU 0 if driver, cuDNN and GPU are there, else the CPU. Which it is, and what is missing for a GPU, is said once through `tracing`; `Display` of
+    /// the device says it too.
+    fn best() -> Result<Self>;
+    /// A GPU by its number, with the stream that all such devices share.
+    fn cuda(ordinal: usize) -> Result<Self>;
+    /// The GPU of a stream of the caller's; work on the device is queued on it.
+    fn cuda_on(stream: &Arc<CudaStream>) -> Result<Self>;
+    /// The same GPU with a new stream of its own.
+    fn new_stream(&self) -> Result<Self>;
+    /// The stream on which work of this device is queued; none on the CPU.
+    fn cuda_stream(&self) -> Option<Arc<CudaStream>>;
+}
+
+impl CudaDevice for Device {
+    fn best() -> Result<Device> {
+        static SAID: Once = Once::new();
+        let found = if driver_present() { Self::cuda(0) } else { Err(Error::environment("no CUDA driver was found")) };
+        match found {
+            Ok(device) => {
+                SAID.call_once(|| tracing::info!(%device, "using the GPU"));
+                Ok(device)
+            }
+            Err(error) => {
+                SAID.call_once(|| tracing::warn!(%error, "using the CPU"));
+                Ok(Device::CPU)
+            }
+        }
+    }
+
+    fn cuda(ordinal: usize) -> Result<Device> {
+        Ok(Device::from_accelerator(Gpu::open(ordinal)?.first_stream()?))
+    }
+
+    fn cuda_on(stream: &Arc<CudaStream>) -> Result<Device> {
+        let gpu = Gpu::open(stream.context().ordinal())?;
+        Ok(Device::from_accelerator(Arc::new(GpuStream::new(gpu, Arc::clone(stream)))))
+    }
+
+    fn new_stream(&self) -> Result<Device> {
+        let Some(old) = self.accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>()) else {
+            return Err(Error::device("the CPU has no streams"));
+        };
+        let stream = old.gpu().context.new_stream().map_err(|e| cuda("making a stream", e))?;
+        Ok(Device::from_accelerator(Arc::new(GpuStream::new(old.gpu(), stream))))
+    }
+
+    fn cuda_stream(&self) -> Option<Arc<CudaStream>> {
+        let stream = self.accelerator()?.as_any().downcast_ref::<GpuStream>()?;
+        Some(Arc::clone(stream.cuda()))
+    }
+}
