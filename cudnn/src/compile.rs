@@ -8,7 +8,7 @@ use crate::target::Target;
 use cudnn_sys::Api;
 use fused_graph_core::backend::CompileRequest;
 use fused_graph_core::explain::KernelReport;
-use fused_graph_core::fuse::{self, Cut, Group, GroupKind, MemRef, RuleTarget, report};
+use fused_graph_core::fuse::{self, Cut, Group, GroupKind, MemRef, Partition, RuleTarget, report};
 use fused_graph_core::ir::{Graph, NodeId, Op, ValueId, ValueKind};
 use fused_graph_core::layout::{Dims, is_channels_last};
 use fused_graph_core::{DType, Error, Result};
@@ -78,20 +78,12 @@ pub(crate) fn compile<J>(
     let cudnn = (version.major * 10_000 + version.minor * 100 + version.patch) as u32;
     let rules = RuleTarget::gpu(target.sm(), cudnn).aligned(request.alignments);
     fuse::check_supported(graph, &rules)?;
-    let partition = fuse::partition(graph, &rules);
-    let program = Program { graph: Arc::clone(graph), steps: Vec::new(), cuts: partition.cuts };
-    let mut compiler = Compiler { api, target, request, fallback, program };
-    for group in partition.groups {
-        match (group.kind, group.core) {
-            (GroupKind::Copy, _) => compiler.program.steps.push(Step::View { group }),
-            (GroupKind::Kernel, None) => {
-                let reason = "cuDNN is asked for kernels with a convolution or matmul; this one has none".to_owned();
-                compiler.own(&group.nodes, vec![reason])?;
-            }
-            (GroupKind::Kernel, Some(core)) => compiler.with_core(core, &group)?,
-        }
+    let mut compiler = Compiler { api, target, request, fallback, built: Vec::new(), refused: Vec::new() };
+    let mut partition = fuse::partition(graph, &rules);
+    while let Some(next) = compiler.build_cores(&partition)? {
+        partition = next;
     }
-    Ok(compiler.program)
+    compiler.program(partition)
 }
 
 struct Compiler<'a, J> {
@@ -99,49 +91,73 @@ struct Compiler<'a, J> {
     target: &'a Target,
     request: &'a CompileRequest<'a>,
     fallback: Fallback<'a, J>,
-    program: Program<J>,
+    /// Kernels round cores that are finished.
+    built: Vec<(Group, Vec<Step<J>>)>,
+    /// Kernels that no engine took, and why.
+    refused: Vec<(Group, Vec<String>)>,
 }
 
 impl<J> Compiler<'_, J> {
-    /// The whole group in one kernel, or as much of it as an engine takes and the rest behind it.
-    fn with_core(&mut self, core: NodeId, group: &Group) -> Result<()> {
-        let graph = self.request.graph;
-        let is_reduction = |n: &NodeId| matches!(graph.node(*n).op, Op::Reduce(_));
-        let scalar = |n: &NodeId| fuse::is_scalar(graph, graph.node(*n).output);
-        let prologue: Vec<NodeId> = group.prologue(graph).into_iter().filter(|n| !scalar(n)).collect();
-        if !prologue.is_empty() {
-            match self.one_kernel(group) {
-                Ok(()) => return Ok(()),
-                Err(Refusal::Failed(error)) => return Err(error),
-                Err(Refusal::Unsupported(reasons)) => self.rest(&prologue, reasons)?,
-                Err(Refusal::Layout { reason, .. }) => self.rest(&prologue, vec![reason])?,
-            }
-        }
-        let others = group.nodes.iter().copied().filter(|n| *n != core && !scalar(n) && !prologue.contains(n));
-        let (reductions, pointwise): (Vec<NodeId>, Vec<NodeId>) = others.partition(is_reduction);
-        let order: Vec<NodeId> = std::iter::once(core).chain(pointwise).chain(reductions).collect();
-        let mut first_reasons = None;
-        for taken in (1..=order.len()).rev() {
-            let part = fuse::group_of(graph, GroupKind::Kernel, &order[..taken]);
-            match self.one_kernel(&part) {
-                Ok(()) => return self.rest(&order[taken..], first_reasons.unwrap_or_default()),
-                Err(Refusal::Failed(error)) => return Err(error),
-                Err(Refusal::Unsupported(reasons)) => {
-                    first_reasons.get_or_insert(reasons);
+    /// Builds the kernels with a core that are not built yet. At the first that no engine takes, the division without it.
+    fn build_cores(&mut self, partition: &Partition) -> Result<Option<Partition>> {
+        for (i, group) in partition.groups.iter().enumerate() {
+            let Some(core) = group.core.filter(|_| !self.built.iter().any(|(g, _)| g == group)) else { continue };
+            let reasons = match self.one_kernel(group) {
+                Ok(steps) => {
+                    self.built.push((group.clone(), steps));
+                    continue;
                 }
+                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::Unsupported(reasons)) => reasons,
                 Err(Refusal::Layout { value, reason }) => {
-                    first_reasons.get_or_insert(vec![format!("`{}`: {reason}", graph.label(value))]);
+                    vec![format!("`{}`: {reason}", fuse::value_name(self.request.graph, value))]
                 }
-            }
+            };
+            let words = reasons.first().map_or("", |r| r);
+            let refusal = fuse::Refusal::new(format!("no engine of cuDNN takes it in one kernel: {words}"));
+            let next = fuse::recut(self.request.graph, partition, i, &refusal);
+            self.refused.push((group.clone(), reasons));
+            return next.map(Some).ok_or_else(|| self.no_kernel(core));
         }
+        Ok(None)
+    }
+
+    /// The error for a core that has no kernel even alone, with the reasons why not alone.
+    fn no_kernel(&self, core: NodeId) -> Error {
+        let graph = self.request.graph;
         let node = graph.node(core);
         let operands: Vec<String> = node.inputs.iter().map(|&v| graph.describe(v)).collect();
         let what = format!("`{}` of {} at {} has no kernel", node.op.name(), operands.join(" and "), node.loc);
-        Err(plan::unsupported(&what, &first_reasons.unwrap_or_default()))
+        plan::unsupported(&what, self.refused.last().map_or(&[], |(_, reasons)| reasons))
+    }
+
+    /// Everything in order, with kernels of our own where there is no core.
+    fn program(mut self, partition: Partition) -> Result<Program<J>> {
+        let mut steps = Vec::new();
+        for group in partition.groups {
+            if group.kind == GroupKind::Copy {
+                steps.push(Step::View { group });
+            } else if let Some(at) = self.built.iter().position(|(g, _)| *g == group) {
+                steps.extend(self.built.swap_remove(at).1);
+            } else {
+                let kernel = (self.fallback)(self.request.graph, &group)?;
+                let reason = self.why_own(&group);
+                steps.push(Step::Own { group, kernel, reason });
+            }
+        }
+        Ok(Program { graph: Arc::clone(self.request.graph), steps, cuts: partition.cuts })
+    }
+
+    fn why_own(&self, group: &Group) -> Vec<String> {
+        let from = |refused: &Group| group.nodes.iter().any(|n| refused.nodes.contains(n));
+        match self.refused.iter().find(|(g, _)| from(g)) {
+            Some((_, reasons)) => reasons.clone(),
+            None => vec!["cuDNN is asked for kernels with a convolution or matmul; this one has none".to_owned()],
+        }
     }
 
     /// Builds a group as it is, with dense copies of the operands that need them.
-    fn one_kernel(&mut self, group: &Group) -> Result<(), Refusal> {
+    fn one_kernel(&self, group: &Group) -> Result<Vec<Step<J>>, Refusal> {
         let graph = self.request.graph;
         let mut copies: HashMap<ValueId, (Dims, Dims)> = HashMap::new();
         let mut steps = Vec::new();
@@ -163,9 +179,8 @@ impl<J> Compiler<'_, J> {
                 Err(other) => return Err(other),
             }
         };
-        self.program.steps.extend(steps);
-        self.program.steps.push(Step::Cudnn { group: group.clone(), plan });
-        Ok(())
+        steps.push(Step::Cudnn { group: group.clone(), plan });
+        Ok(steps)
     }
 
     /// Dims and strides of a dense copy: a convolution's operands follow its data, a matmul's are repeated to its batch.
@@ -189,37 +204,6 @@ impl<J> Compiler<'_, J> {
     fn f32_core(&self, group: &Group) -> bool {
         let graph = self.request.graph;
         group.core.is_some_and(|n| graph.value(graph.node(n).inputs[0]).dtype == DType::F32)
-    }
-
-    /// What did not go into the kernel of its core.
-    fn rest(&mut self, nodes: &[NodeId], reasons: Vec<String>) -> Result<()> {
-        if nodes.is_empty() {
-            return Ok(());
-        }
-        let graph = self.request.graph;
-        for node in nodes {
-            for &v in &graph.node(*node).inputs {
-                let computed_inside = nodes.iter().any(|n| graph.node(*n).output == v);
-                let known = self.program.cuts.iter().any(|c| c.value == v);
-                if graph.producer(v).is_some() && !computed_inside && !known && !fuse::is_scalar(graph, v) {
-                    let reason = format!("no engine takes what follows with it: {}", reasons.first().map_or("", |r| r));
-                    self.program.cuts.push(Cut { value: v, reason });
-                }
-            }
-        }
-        let is_reduction = |n: &NodeId| matches!(graph.node(*n).op, Op::Reduce(_));
-        let (reductions, pointwise): (Vec<NodeId>, Vec<NodeId>) = nodes.iter().copied().partition(is_reduction);
-        if !pointwise.is_empty() {
-            self.own(&pointwise, reasons.clone())?;
-        }
-        reductions.iter().try_for_each(|n| self.own(&[*n], reasons.clone()))
-    }
-
-    fn own(&mut self, nodes: &[NodeId], reason: Vec<String>) -> Result<()> {
-        let group = fuse::group_of(self.request.graph, GroupKind::Kernel, nodes);
-        let kernel = (self.fallback)(self.request.graph, &group)?;
-        self.program.steps.push(Step::Own { group, kernel, reason });
-        Ok(())
     }
 }
 
@@ -273,6 +257,21 @@ fn of_plan(plan: &KernelPlan, of_graph: KernelReport) -> KernelReport {
         refused: plan.refused.clone(),
         notes: plan.notes.clone(),
         ..of_graph
+    }
+}
+
+/// What cuDNN says of a group as one kernel on a GPU that is elsewhere, whatever the rules say: nothing if it takes it, else every engine's reason.
+pub fn refusals_for(gpu: &str, request: &CompileRequest<'_>, group: &Group) -> Result<Vec<String>> {
+    let api = crate::library::Library::for_planning()?.api();
+    let target = Target::named(api, gpu)?;
+    let mut none = |_: &Graph, _: &Group| Ok(());
+    let compiler =
+        Compiler { api, target: &target, request, fallback: &mut none, built: Vec::new(), refused: Vec::new() };
+    match compiler.one_kernel(group) {
+        Ok(_) => Ok(Vec::new()),
+        Err(Refusal::Failed(error)) => Err(error),
+        Err(Refusal::Unsupported(reasons)) => Ok(reasons),
+        Err(Refusal::Layout { reason, .. }) => Ok(vec![reason]),
     }
 }
 
