@@ -1,12 +1,24 @@
 //! The CPU backend: the oracle, and the fast path that is compared with it.
+//!
+//! A graph is divided into the same kernels as for cuDNN (`fuse`). Each runs as one pass over its elements on all threads: tiles of the core operation
+//! (`gemm`, by `conv` or `matmul`), and on each tile, while it is in cache, the pointwise `program` and the reductions that follow.
 
+mod conv;
+mod exec;
+mod gemm;
+mod generic;
+mod lower;
+mod math;
+mod matmul;
 pub mod oracle;
+mod program;
+mod reduce;
+mod registers;
+mod run;
+mod simd;
+mod space;
+#[cfg(test)]
+mod tests;
 
-use crate::backend::{CompileRequest, Executable};
-use crate::error::{Error, Result};
-use std::sync::Arc;
-
-/// Turns a graph into something that runs on this CPU.
-pub fn compile(_request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
-    Err(Error::unsupported("the CPU backend has not landed yet"))
-}
+pub use exec::compile;
+use run::parallel;

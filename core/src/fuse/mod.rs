@@ -11,7 +11,7 @@ mod recut;
 pub mod report;
 pub mod rules;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 pub use check::check_supported;

@@ -81,8 +81,7 @@ impl Tensor {
 
     /// Standard normal numbers that depend on the seed alone.
     pub fn randn_seeded(dims: impl IntoDims, dtype: DType, seed: u64, device: &Device) -> Result<Tensor> {
-        let mut next = normal(seed);
-        Self::generate(dims, dtype, device, move || next())
+        Self::generate(dims, dtype, device, normal(seed))
     }
 
     /// Numbers spread evenly over [0, 1). Each call of a process gives others; see [`set_seed`].
@@ -92,8 +91,7 @@ impl Tensor {
 
     /// Numbers spread evenly over [0, 1) that depend on the seed alone.
     pub fn rand_seeded(dims: impl IntoDims, dtype: DType, seed: u64, device: &Device) -> Result<Tensor> {
-        let mut next = uniform(seed);
-        Self::generate(dims, dtype, device, move || next())
+        Self::generate(dims, dtype, device, uniform(seed))
     }
 
     fn generate(dims: impl IntoDims, dtype: DType, device: &Device, mut next: impl FnMut() -> f64) -> Result<Tensor> {

@@ -28,9 +28,37 @@ macro_rules! host_data {
 
         $(impl HostElement for $t {
             fn wrap(v: Vec<$t>) -> HostData { HostData::$variant(v) }
+            fn elements(data: &HostData) -> Option<&[$t]> {
+                match data { HostData::$variant(v) => Some(v), _ => None }
+            }
         })*
 
+        /// A part of a [`HostData`] that a thread writes.
+        #[derive(Debug)]
+        pub(crate) enum HostSliceMut<'a> { $($variant(&'a mut [$t]),)* }
+
+        impl<'a> HostSliceMut<'a> {
+            /// The first `n` elements, which stay with the caller; `self` keeps the rest.
+            pub(crate) fn take(&mut self, n: usize) -> HostSliceMut<'a> {
+                match self { $(HostSliceMut::$variant(s) => {
+                    let (head, tail) = std::mem::take(s).split_at_mut(n);
+                    *s = tail;
+                    HostSliceMut::$variant(head)
+                })* }
+            }
+        }
+
         impl HostData {
+            /// All elements, to be written.
+            pub(crate) fn as_mut(&mut self) -> HostSliceMut<'_> {
+                match self { $(HostData::$variant(v) => HostSliceMut::$variant(v),)* }
+            }
+
+            /// Zeros.
+            pub(crate) fn zeros(dtype: DType, n: usize) -> HostData {
+                match dtype { $(DType::$variant => HostData::$variant(vec![Default::default(); n]),)* }
+            }
+
             /// The element type.
             pub fn dtype(&self) -> DType {
                 match self { $(HostData::$variant(_) => DType::$variant,)* }
@@ -42,6 +70,7 @@ macro_rules! host_data {
 /// Moves typed vectors in and out of [`HostData`].
 pub(crate) trait HostElement: Element {
     fn wrap(v: Vec<Self>) -> HostData;
+    fn elements(data: &HostData) -> Option<&[Self]>;
 }
 
 host_data! {

@@ -5,9 +5,10 @@ mod create;
 mod host;
 mod views;
 
+pub(crate) use convert::rearrange;
 pub use create::set_seed;
 pub use host::HostData;
-pub(crate) use host::with_type;
+pub(crate) use host::{HostElement, HostSliceMut, for_each_row, with_host, with_type};
 
 use crate::backend::DeviceBuffer;
 use crate::device::Device;

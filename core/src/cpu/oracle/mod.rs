@@ -6,6 +6,8 @@
 
 mod core_ops;
 mod scalar;
+#[cfg(test)]
+pub(crate) use scalar::erf;
 
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};

@@ -89,7 +89,8 @@ fn relu(a: f64, p: &Params) -> f64 {
     if a.is_nan() {
         a
     } else if a < p.lower_clip {
-        p.lower_clip + p.slope * (a - p.lower_clip)
+        // Without a slope nothing is multiplied: minus infinity becomes the clip, not NaN.
+        if p.slope == 0.0 { p.lower_clip } else { p.lower_clip + p.slope * (a - p.lower_clip) }
     } else {
         a.min(p.upper_clip)
     }
@@ -104,7 +105,7 @@ fn softplus(a: f64) -> f64 {
 }
 
 /// The error function: its Taylor series near 0, a continued fraction for its complement further out.
-pub(super) fn erf(x: f64) -> f64 {
+pub(crate) fn erf(x: f64) -> f64 {
     let a = x.abs();
     if a.is_nan() {
         return x;

@@ -1,7 +1,7 @@
 //! Helpers of the tests: graphs in few words, and what must hold of every division.
 
 mod division;
-mod random;
+pub(crate) mod random;
 mod recut;
 
 use super::{Partition, RuleTarget, partition};

@@ -7,7 +7,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// The same graph for the same seed, with any element type.
-struct Generator {
+pub(crate) struct Generator {
     rng: ChaCha8Rng,
     g: G,
     dtype: DType,
@@ -15,7 +15,7 @@ struct Generator {
 }
 
 impl Generator {
-    fn graph(seed: u64, dtype: DType) -> Graph {
+    pub(crate) fn graph(seed: u64, dtype: DType) -> Graph {
         let rng = ChaCha8Rng::seed_from_u64(seed);
         let mut this = Generator { rng, g: G::new(), dtype, pool: Vec::new() };
         for dims in [&[2, 4, 5, 3][..], &[2, 4, 5, 3], &[4, 1, 1], &[5, 3], &[1]] {
