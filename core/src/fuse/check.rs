@@ -6,7 +6,7 @@ use super::rules::{Around, ConvCase, Form, Limit, Part, RULES, Rule, RuleTarget,
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ConvAttrs, Graph, NodeId, Op, Params, PointwiseMode, ReduceAttrs, ValueId};
-use crate::layout::{Dims, is_channels_last};
+use crate::layout::{self, Dims, is_channels_last};
 
 /// Operations in front of one operand of a core.
 pub(super) struct Prologue<'a> {
@@ -87,19 +87,35 @@ impl Asked<'_> {
             Limit::CopyAlone => matches!(node.op, Op::View(_)),
             Limit::ViewReadsMemory => self.looks_at_result(),
             Limit::ReductionIsExit => self.reads_reduction(),
-            Limit::SameDims => w.extent(self.node) != self.d.drafts[self.g].dims,
+            Limit::SameDims => self.other_dims() && !self.is_repeated_inside(),
+            Limit::SameDimsAlways => self.other_dims(),
             Limit::NoWayBack => w.comes_back(self.d, self.g, &[self.node]),
-            Limit::FromCore => !node.inputs.iter().any(|&v| self.core_made(v)),
+            Limit::SideStaysInside => !node.inputs.iter().any(|&v| self.core_made(v)) && !self.stays_inside(),
             Limit::NotModes(modes) => matches!(node.op, Op::Pointwise(m, _) if modes.contains(&m)),
             Limit::NotTypes(types) => !matches!(node.op, Op::Cast(_)) && self.computes_in(types),
             Limit::Operands(_) | Limit::OperandChannelsLast | Limit::MergedBatch => {
                 self.outside().any(|v| self.breaks_operand(limit, v))
             }
             Limit::BiasReluOnly(case) => self.core_is(*case) && !self.is_bias_or_relu(),
-            _ => match &node.op {
+            Limit::ReduceModes(_)
+            | Limit::FloatReduction
+            | Limit::NoReductionOfGroups
+            | Limit::ReduceForms(_)
+            | Limit::NotReduceForm(_) => match &node.op {
                 Op::Reduce(r) => self.breaks_reduction(limit, r),
                 _ => false,
             },
+            // Of the core itself, and of what comes in front of it.
+            Limit::NotCoreTypes(_)
+            | Limit::NoPrologue
+            | Limit::PrologueModes(_)
+            | Limit::PrologueLength(_)
+            | Limit::PrologueOnData
+            | Limit::PrologueOnOne
+            | Limit::PrologueNotGrouped
+            | Limit::PrologueOperands(_)
+            | Limit::PrologueAlignment(_)
+            | Limit::PrologueStaysInside => false,
         }
     }
 
@@ -131,6 +147,28 @@ impl Asked<'_> {
             }
             _ => false,
         }
+    }
+
+    fn other_dims(&self) -> bool {
+        self.w.extent(self.node) != self.d.drafts[self.g].dims
+    }
+
+    /// A smaller result that an epilogue repeats and nothing else reads.
+    fn is_repeated_inside(&self) -> bool {
+        let draft = &self.d.drafts[self.g];
+        let pointwise = !matches!(self.w.graph.node(self.node).op, Op::Reduce(_));
+        let repeated = layout::broadcasts_to(&self.w.extent(self.node), &draft.dims);
+        draft.core.is_some() && pointwise && repeated && self.stays_inside()
+    }
+
+    /// Whether only pointwise operations behind the core read the result.
+    fn stays_inside(&self) -> bool {
+        let (w, draft) = (self.w, &self.d.drafts[self.g]);
+        let behind = |n: &NodeId| {
+            let reads = matches!(w.graph.node(*n).op, Op::Pointwise(..) | Op::Cast(_));
+            reads && self.d.of[n.index()] == Some(self.g) && !draft.prologue.contains(n)
+        };
+        w.only_read_by(w.graph.node(self.node).output, behind)
     }
 
     fn inside(&self, v: ValueId) -> bool {

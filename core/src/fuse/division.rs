@@ -111,7 +111,7 @@ impl<'a> World<'a> {
     }
 
     /// The nodes whose results `node` reads, scalar arithmetic apart.
-    fn needs(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+    pub(super) fn needs(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         let node = self.graph.node(node);
         let copy = matches!(node.op, Op::View(_));
         let tensors = node.inputs.iter().filter(move |&&v| copy || !self.is_scalar(v));
@@ -136,6 +136,11 @@ impl<'a> World<'a> {
     /// Whether one operand of one node is all that a value is for.
     pub(super) fn read_once(&self, v: ValueId) -> bool {
         self.readers(v).len() == 1 && !self.returned[v.index()]
+    }
+
+    /// Whether a value is read, is not returned, and every reader is one of these.
+    pub(super) fn only_read_by(&self, v: ValueId, readers: impl Fn(&NodeId) -> bool) -> bool {
+        !self.returned[v.index()] && !self.readers(v).is_empty() && self.readers(v).iter().all(readers)
     }
 
     /// The dims over which a node iterates.

@@ -36,7 +36,8 @@ pub fn recut(graph: &Graph, partition: &Partition, group: usize, refusal: &Refus
     let w = World::new(graph, RuleTarget::CPU);
     let refused = partition.groups.get(group).filter(|g| g.kind == GroupKind::Kernel)?;
     let mut d = rebuild(&w, partition);
-    let off = taken_off(&w, &d.drafts[group], refused, refusal);
+    let mut off = taken_off(&w, &d.drafts[group], refused, refusal);
+    follow(&w, &d.drafts[group], &mut off);
     if off.is_empty() || off.len() >= d.drafts[group].nodes.len() {
         return None;
     }
@@ -101,6 +102,25 @@ fn taken_off(w: &World<'_>, draft: &Draft, group: &Group, refusal: &Refusal) -> 
         Some(_) => rest[rest.len() / 2..].to_vec(),
         None => nodes[nodes.len().div_ceil(2)..].to_vec(),
     }
+}
+
+/// What does not depend on the core, and only operations that come off read, comes off with them.
+fn follow(w: &World<'_>, draft: &Draft, off: &mut Vec<NodeId>) {
+    let Some(core) = draft.core.filter(|_| !off.is_empty()) else { return };
+    let mut nodes = draft.nodes.clone();
+    nodes.sort();
+    let mut behind = vec![core];
+    for &n in &nodes {
+        if w.needs(n).any(|p| behind.contains(&p)) {
+            behind.push(n);
+        }
+    }
+    for n in nodes.into_iter().rev().filter(|n| !behind.contains(n) && !draft.prologue.contains(n)) {
+        if !off.contains(&n) && w.only_read_by(w.graph.node(n).output, |r| off.contains(r)) {
+            off.push(n);
+        }
+    }
+    off.sort();
 }
 
 /// `first` and everything in the group that depends on it.

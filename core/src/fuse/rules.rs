@@ -156,14 +156,16 @@ pub enum Limit {
     ViewReadsMemory,
     /// A view that has to be copied, beside anything else.
     CopyAlone,
-    /// A result of another shape than the core's.
+    /// A result of another shape than the core's, except one that stays inside and is repeated to it.
     SameDims,
+    /// Any result of another shape than the core's.
+    SameDimsAlways,
     /// An operand that is computed, in another kernel, from a result of this one.
     NoWayBack,
     /// Reading the result of a reduction of the same kernel.
     ReductionIsExit,
-    /// An epilogue operation that has nothing to do with the core's result.
-    FromCore,
+    /// A result that has nothing to do with the core's and leaves the kernel.
+    SideStaysInside,
     /// Epilogue operands of other forms than these.
     Operands(&'static [Form]),
     /// Full-size epilogue operands that are not channels-last.
@@ -260,25 +262,29 @@ pub const RULES: &[Rule] = {
         row("R04", Kernel, Around::Any, Where::Everywhere, Limit::ReductionIsExit,
             "a reduction is the exit of its kernel: nothing may read its result inside it"),
         row("R05", Kernel, Around::Any, Where::Everywhere, Limit::SameDims,
-            "all operations of a kernel have one shape, that of the core's result; one with another shape starts a kernel"),
+            "all operations of a kernel have one shape, that of the core's result; one with another shape starts a kernel (unless it is \
+             smaller and only read inside)"),
         row("R06", Kernel, Around::Any, Where::Everywhere, Limit::NoWayBack,
             "a value that leaves a kernel does not come back into it through another one"),
-        row("R10", Epilogue, Around::Core, Where::Gpu, Limit::FromCore,
-            "every operation behind a core reads the core's result or something computed from it"),
+        row("R07", Kernel, Around::Any, Where::Cpu, Limit::SameDimsAlways,
+            "on the CPU what is smaller than the core's result is computed once, by a kernel of its own"),
+        row("R10", Epilogue, Around::Core, Where::Gpu, Limit::SideStaysInside,
+            "what does not depend on the core's result is computed in its kernel only if nothing else reads it"),
         row("R11", Epilogue, Around::Core, Where::Gpu, Limit::NotModes(&[P::GenIndex]), "no engine of cuDNN makes indices behind a core"),
         row("R12", Epilogue, Around::Core, Where::Gpu, Limit::NotTypes(&[I64, F64]), "operations behind a core compute in F32 or I32"),
         row("R13", Epilogue, Around::Conv, Where::Gpu, Limit::BiasReluOnly(ConvCase::NotChannelsLast),
             "behind a convolution whose result is not channels-last only `+ bias` and then ReLU can follow; `.channels_last()` on the data lifts this"),
         row("R14", Epilogue, Around::Conv, Where::Gpus(&[Span::new(0, ANY, 92800)]), Limit::BiasReluOnly(ConvCase::Depthwise),
             "behind a depthwise convolution only `+ bias` and then ReLU can follow before cuDNN 9.28"),
-        row("R15", Epilogue, Around::Conv, Where::Gpu, Limit::Operands(&[ONE, C, N.and(S), N.and(C), FULL]),
-            "an operand behind a convolution is one element, a channel vector (1×K×1×1), N×1×P×Q, N×K×1×1 or of the full shape"),
+        // cuDNN 9.19 builds kernels for other forms, which then read wrong elements or fault (seen on an H200).
+        row("R15", Epilogue, Around::Conv, Where::Gpu, Limit::Operands(&[ONE, C, N.and(S), FULL]),
+            "an operand behind a convolution is one element, a channel vector (1×K×1×1), N×1×P×Q or of the full shape"),
         row("R16", Epilogue, Around::Conv, Where::Gpu, Limit::OperandChannelsLast,
             "an operand of the full shape behind a convolution is channels-last like the result"),
         row("R17", Epilogue, Around::Matmul, Where::Gpu, Limit::MergedBatch,
             "the batch axes of an operand behind a matrix product must merge into one: all repeated, or all present with even strides"),
-        row("R20", Reduction, Around::Core, Where::Gpu, Limit::ReduceModes(&[R::Sum, R::Max, R::Min, R::Amax]),
-            "behind a core cuDNN reduces by sum, max, min or amax; mean, product and norms are kernels of their own"),
+        row("R20", Reduction, Around::Core, Where::Gpu, Limit::ReduceModes(&[R::Sum, R::Max, R::Min, R::Amax, R::Norm1]),
+            "behind a core cuDNN reduces by sum, max, min, amax or norm1; mean, product and norm2 are kernels of their own"),
         row("R21", Reduction, Around::Core, Where::Gpu, Limit::FloatReduction, "a reduction behind a core gives F32"),
         row("R22", Reduction, Around::Conv, Where::Gpu, Limit::NoReductionOfGroups,
             "nothing is reduced behind a grouped convolution"),
@@ -286,8 +292,8 @@ pub const RULES: &[Rule] = {
             "a convolution's result is reduced to one element, to 1×K×1×1, N×1×P×Q, N×K×1×1 or N×1×1×1"),
         row("R24", Reduction, Around::Conv, Where::Gpus(&[Span::new(0, 90, ANY), Span::new(90, 100, 92800)]), Limit::NotReduceForm(N.and(C)),
             "a convolution's result is reduced to N×K×1×1 (global pooling) only on sm_100, and on sm_90 from cuDNN 9.28"),
-        row("R25", Reduction, Around::Matmul, Where::Gpu, Limit::ReduceForms(&[ONE, N.and(M), N.and(S), S]),
-            "a matrix product is reduced to one element, to its rows (B×M×1) or to its columns (B×1×N, 1×1×N)"),
+        row("R25", Reduction, Around::Matmul, Where::Gpu, Limit::ReduceForms(&[ONE, N.and(M), N.and(S), S, M.and(S), N]),
+            "a matrix product is reduced to one element or to B×M×1, B×1×N, 1×1×N, 1×M×N or B×1×1"),
         row("R30", Prologue, Around::Core, Where::Cpu, Limit::NoPrologue,
             "on the CPU a core reads its operands from memory: what is computed in front of it would be computed again for every tile"),
         row("R31", Prologue, Around::Core, Where::Gpu, Limit::PrologueStaysInside,

@@ -240,13 +240,16 @@ fn operands_of_an_epilogue_by_form() {
     };
     let one = "kernel 1: conv2d x, w + add b -> add";
     let two = "kernel 1: conv2d x, w -> conv2d\nkernel 2: add b, conv2d -> add\ncut at conv2d: ";
-    for dims in [&[1, 32, 1, 1][..], &[8, 1, 28, 28], &[8, 32, 1, 1], &[1], &[1, 1, 1, 1]] {
+    for dims in [&[1, 32, 1, 1][..], &[8, 1, 28, 28], &[1], &[1, 1, 1, 1]] {
         expect(&with(dims, false), H200, one);
     }
     expect(&with(&[8, 32, 28, 28], true), H200, one);
     expect(&with(&[8, 32, 28, 28], false), H200, &format!("{two}R16"));
-    expect(&with(&[28, 28], false), H200, &format!("{two}R15"));
-    expect(&with(&[28, 28], false), CPU, one);
+    for dims in [&[28][..], &[28, 28], &[8, 32, 1, 1], &[8, 1, 1, 1], &[1, 32, 28, 28]] {
+        expect(&with(dims, false), H200, &format!("{two}R15"));
+        expect(&with(dims, false), CPU, one);
+    }
+    expect(&with(&[2, 8, 32, 28, 28], false), H200, &format!("{two}R05"));
 
     let mut g = G::new();
     let (x, w, b) = (g.arg("x", &[2, 3, 16, 32]), g.arg("w", &[2, 3, 32, 24]), g.arg("b", &[1, 3, 1, 24]));
@@ -279,13 +282,24 @@ fn without_a_core_operations_share_what_they_read() {
 }
 
 #[test]
-fn what_feeds_an_epilogue_is_computed_in_it_on_the_cpu() {
-    let mut g = G::new();
-    let (x, w, r) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[64, 64, 3, 3]), g.nhwc("r", &[8, 64, 28, 28]));
-    let c = g.conv(x, w);
-    let a = g.pw(P::Relu, &[r]);
-    let s = g.pw(P::Add, &[c, a]);
-    let graph = g.returns(&[s]);
-    expect(&graph, CPU, "kernel 1: conv2d x, w = conv2d + relu r + add conv2d -> add");
-    expect(&graph, H200, "kernel 1: relu r -> relu\nkernel 2: conv2d x, w + add relu -> add\ncut at relu: R10");
+fn what_only_an_epilogue_reads_is_computed_in_it() {
+    let graph = |dims: &[i64], returned: bool| {
+        let mut g = G::new();
+        let (x, w, r) = (g.nhwc("x", &[8, 64, 28, 28]), g.nhwc("w", &[64, 64, 3, 3]), g.nhwc("r", dims));
+        let c = g.conv(x, w);
+        let e = g.pw(P::Exp, &[r]);
+        let a = g.pw(P::Relu, &[e]);
+        let s = g.pw(P::Add, &[c, a]);
+        if returned { g.returns(&[s, a]) } else { g.returns(&[s]) }
+    };
+    let inside = "kernel 1: conv2d x, w = conv2d + exp r + relu + add conv2d -> add";
+    let apart = "kernel 1: exp r + relu -> relu\nkernel 2: conv2d x, w + add relu -> add\ncut at relu: ";
+    let (full, channels) = ([8, 64, 28, 28], [1, 64, 1, 1]);
+    expect(&graph(&full, false), CPU, inside);
+    expect(&graph(&full, false), H200, inside);
+    expect(&graph(&full, true), CPU, "kernel 1: conv2d x, w = conv2d + exp r + relu + add conv2d -> relu, add");
+    expect(&graph(&full, true), H200, &format!("{apart}R10"));
+    expect(&graph(&channels, false), CPU, &format!("{apart}R07"));
+    expect(&graph(&channels, false), H200, inside);
+    expect(&graph(&channels, true), H200, &format!("{apart}R05"));
 }

@@ -105,3 +105,22 @@ fn a_reason_that_stood_before_stays() {
     assert_eq!(before, after.cuts);
     assert!(recut(&graph, &p, 9, &Refusal::new("no such kernel")).is_none());
 }
+
+#[test]
+fn what_only_feeds_the_end_comes_off_with_it() {
+    let mut g = G::new();
+    let (x, w, b) = (g.arg("x", &[16, 16]), g.arg("w", &[16, 16]), g.arg("b", &[16]));
+    let e = g.pw(P::Exp, &[b]);
+    let t = g.pw(P::Tanh, &[e]);
+    let c = g.matmul(x, w);
+    let r = g.pw(P::Relu, &[c]);
+    let y = g.pw(P::Mul, &[r, t]);
+    let graph = g.returns(&[y]);
+    let expected = [
+        "kernel 1: exp b + tanh = tanh + matmul x, w + relu + mul tanh -> mul",
+        "kernel 1: exp b + tanh -> tanh | kernel 2: matmul x, w + relu -> relu | kernel 3: mul relu, tanh -> mul",
+        "kernel 1: exp b + tanh -> tanh | kernel 2: matmul x, w -> matmul | kernel 3: relu matmul -> relu \
+         | kernel 4: mul relu, tanh -> mul",
+    ];
+    assert_eq!(steps(&graph, H200, &Refusal::new("no")), expected);
+}
