@@ -1,8 +1,9 @@
 //! The field cases as functions of a device: `cases.rs` runs them on the CPU, `gpu_cases.rs` on a GPU.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod broadcasting;
 pub mod keys;
+pub mod matrix;
 pub mod order;
 
 use fused_graph::prelude::*;

@@ -1,0 +1,38 @@
+//! Every operation × element type × layout × odd sizes against the oracle, on a GPU. Outputs are poisoned first.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::matrix::{self, Case};
+use fused_graph::prelude::*;
+
+fn all(make: fn(&Device) -> Vec<Case>) {
+    let device = Device::cuda(0).unwrap();
+    let (total, wrong) = matrix::run_all(&device, 14, make(&device));
+    println!("{total} cases on {device}, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} of {total} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn pointwise() {
+    all(matrix::pointwise);
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn reductions_and_casts() {
+    all(matrix::reductions);
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn cores() {
+    all(matrix::cores);
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn epilogues() {
+    all(matrix::epilogues);
+}

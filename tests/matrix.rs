@@ -1,0 +1,38 @@
+//! Every operation × element type × layout × odd sizes against the oracle, on the CPU. Outputs are poisoned first.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::matrix::{self, Case};
+use fused_graph::prelude::*;
+
+fn all(make: fn(&Device) -> Vec<Case>) {
+    let device = Device::CPU;
+    let (total, wrong) = matrix::run_all(&device, 2, make(&device));
+    println!("{total} cases on {device}, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} of {total} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+
+fn pointwise() {
+    all(matrix::pointwise);
+}
+
+#[test]
+
+fn reductions_and_casts() {
+    all(matrix::reductions);
+}
+
+#[test]
+
+fn cores() {
+    all(matrix::cores);
+}
+
+#[test]
+
+fn epilogues() {
+    all(matrix::epilogues);
+}
