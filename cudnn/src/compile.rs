@@ -169,7 +169,13 @@ impl<J> Compiler<'_, J> {
             let memory = Memory { alignment: &alignment, copies: &copies };
             match lower::lower(self.api, self.target, graph, group, &memory) {
                 Ok(lowered) => {
-                    break plan::build(self.api, self.target, lowered, self.request.options, self.f32_core(group))?;
+                    break plan::build(
+                        self.api,
+                        self.target,
+                        lowered,
+                        self.request.options,
+                        (self.f32_core(group), self.aligned(group)),
+                    )?;
                 }
                 Err(Refusal::Layout { value, reason }) if !copies.contains_key(&value) => {
                     let (dims, strides) = self.dense(group, value);
@@ -199,6 +205,20 @@ impl<J> Compiler<'_, J> {
         let x = fuse::resolve(graph, core.inputs[0]);
         let last = dims.len() >= 3 && is_channels_last(&x.dims, &x.strides);
         (dims, if last { dims.channels_last_strides() } else { dims.contiguous_strides() })
+    }
+
+    /// Whether all that a group reads starts at a multiple of 16 bytes.
+    fn aligned(&self, group: &Group) -> bool {
+        let graph = self.request.graph;
+        group.inputs.iter().filter(|&&v| !fuse::is_scalar(graph, v)).all(|&v| {
+            let seen = fuse::resolve(graph, v);
+            let offset = seen.offset * graph.value(v).dtype.size() as i64;
+            let base = match graph.value(seen.base).kind {
+                ValueKind::Input { index } => self.request.alignments.get(index).copied().unwrap_or(1),
+                _ => 256,
+            };
+            base >= 16 && offset % 16 == 0
+        })
     }
 
     fn f32_core(&self, group: &Group) -> bool {

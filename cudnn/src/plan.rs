@@ -4,7 +4,7 @@ use crate::descriptor::Descriptor;
 use crate::log;
 use crate::lower::{Binding, Lowered, Refusal};
 use crate::target::Target;
-use cudnn_sys::{Api, AttributeName, AttributeType, DescriptorType, HeurMode, KnobType, NumericalNote};
+use cudnn_sys::{Api, AttributeName, AttributeType, BehaviorNote, DescriptorType, HeurMode, KnobType, NumericalNote};
 use fused_graph_core::backend::{Heuristics, Options};
 use fused_graph_core::{Error, Result};
 use std::time::Instant;
@@ -42,18 +42,20 @@ struct Wanted<'a> {
     options: &'a Options,
     /// Operands must not be rounded to TF32.
     exact: bool,
+    /// Every tensor starts at a multiple of 16 bytes.
+    aligned: bool,
 }
 
-/// The first plan of the heuristics' offers that builds. `f32_core`: the core reads F32 operands.
+/// The first plan of the heuristics' offers that builds. `f32_core`: the core reads F32 operands; `aligned`: all tensors start at multiples of 16 bytes.
 pub(crate) fn build(
     api: &'static Api,
     target: &Target,
     lowered: Lowered,
     options: &Options,
-    f32_core: bool,
+    (f32_core, aligned): (bool, bool),
 ) -> Result<KernelPlan, Refusal> {
     let start = Instant::now();
-    let wanted = Wanted { options, exact: f32_core && !options.tf32 };
+    let wanted = Wanted { options, exact: f32_core && !options.tf32, aligned };
     let (found, messages) = log::collect(api, || search(api, target, &lowered, &wanted));
     let refusals = messages.iter().flat_map(|m| m.refusals()).collect();
     let mut reasons: Vec<String> = log::distinct(refusals).iter().map(|(r, _)| r.to_string()).collect();
@@ -167,6 +169,11 @@ fn describe(config: &Descriptor, wanted: &Wanted<'_>) -> Result<Config, String> 
     }
     if wanted.exact && (ruled_out(NumericalNote::TENSOR_CORE) || ruled_out(NumericalNote::DOWN_CONVERT_INPUTS)) {
         return Err(format!("{name}: rounds F32 operands to TF32, which `tf32 = false` forbids"));
+    }
+    let behavior = engine.get::<BehaviorNote>(AttributeName::ENGINE_BEHAVIOR_NOTE, 32).unwrap_or_default();
+    if !wanted.aligned && behavior.contains(&BehaviorNote::CUBLASLT_DEPENDENCY) {
+        // Builds, and then fails at the launch: seen with cuDNN 9.19 on an H200, operands at 2 bytes behind a multiple of 16.
+        return Err(format!("{name}: cuBLASLt fails on tensors that do not start at a multiple of 16 bytes"));
     }
     if let Some(limit) = wanted.options.workspace_limit {
         let size = config.get::<i64>(AttributeName::ENGINECFG_WORKSPACE_SIZE, 1).ok().and_then(|v| v.first().copied());

@@ -307,7 +307,9 @@ fn conv_case(
         build(g, y, v)
     });
     let options = Options { tf32, ..Options::DEFAULT };
-    Case { name: String::new(), tensors, graph: graph.unwrap(), options, tolerance: limit(dtype, !tf32) }
+    // A few sums of random signs are no larger than the rounding of their terms.
+    let few = if size == 1 { 2.0 } else { 1.0 };
+    Case { name: String::new(), tensors, graph: graph.unwrap(), options, tolerance: few * limit(dtype, !tf32) }
 }
 
 fn matmul_case(
@@ -420,7 +422,6 @@ pub fn epilogues(device: &Device) -> Vec<Case> {
                 ("matmul", matmul_case(&mut m, dtype, Layout::Contiguous, 33, true, build)),
             ] {
                 case.name = format!("{what} + {} {dtype}", info.name);
-                // Steps turn a rounding error into a whole one.
                 case.tolerance = case.tolerance.max(loose);
                 cases.push(case);
             }

@@ -89,7 +89,13 @@ impl Workspace {
 
     /// Builds with `cargo test --no-run --workspace` and these arguments; returns what came out. Compiler messages go to the terminal.
     pub(crate) fn build(&self, args: &[&str]) -> Result<Vec<Executable>> {
-        let mut command = self.cargo(&["test", "--no-run", "--workspace", "--message-format=json-render-diagnostics"]);
+        self.build_with(&["test", "--no-run", "--workspace"], args)
+    }
+
+    /// The same with a subcommand of the caller's.
+    pub(crate) fn build_with(&self, subcommand: &[&str], args: &[&str]) -> Result<Vec<Executable>> {
+        let mut command = self.cargo(subcommand);
+        command.arg("--message-format=json-render-diagnostics");
         let output = command.args(args).stderr(Stdio::inherit()).output().context("running cargo")?;
         ensure!(output.status.success(), "the build failed");
         let text = String::from_utf8(output.stdout).context("cargo's messages")?;

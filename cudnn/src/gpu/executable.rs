@@ -47,8 +47,11 @@ enum Place {
     Workspace(usize),
 }
 
+/// Host scalars of a launch, each in a word of its own.
+pub(super) type Values = SmallVec<[[u8; 8]; 8]>;
+
 /// Addresses of a call.
-struct Addresses<'a> {
+pub(super) struct Addresses<'a> {
     executable: &'a CudaExecutable,
     inputs: SmallVec<[u64; 8]>,
     written: SmallVec<[u64; 4]>,
@@ -89,6 +92,41 @@ impl CudaExecutable {
         Ok(CudaExecutable { gpu, program, written, results, places, scratch })
     }
 
+    /// Memory for what the function gives.
+    pub(super) fn results_memory(&self, stream: &GpuStream) -> Result<SmallVec<[Arc<Buffer>; 4]>> {
+        let mut buffers = SmallVec::new();
+        for &v in &self.written {
+            buffers.push(Arc::new(stream.pool().alloc(bytes(&self.program.graph, v))?));
+        }
+        Ok(buffers)
+    }
+
+    pub(super) fn addresses(
+        &self,
+        launch: &Launch<'_>,
+        buffers: &[Arc<Buffer>],
+        scratch: Option<&Buffer>,
+    ) -> Addresses<'_> {
+        Addresses {
+            executable: self,
+            inputs: launch.tensors.iter().map(|t| t.address()).collect(),
+            written: buffers.iter().map(|b| b.address).collect(),
+            scratch: scratch.map_or(0, |s| s.address),
+        }
+    }
+
+    /// The first plan of cuDNN's, for measuring its parts.
+    pub(super) fn first_plan(&self) -> Option<(usize, &KernelPlan)> {
+        self.program.steps.iter().enumerate().find_map(|(at, step)| match step {
+            Step::Cudnn { plan, .. } => Some((at, plan)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn scratch_bytes(&self) -> usize {
+        self.scratch as usize
+    }
+
     fn step(
         &self,
         at: usize,
@@ -122,7 +160,7 @@ impl CudaExecutable {
         }
     }
 
-    /// Runs a plan: a variant pack with the addresses, on the stream of the thread's handle.
+    /// Runs a plan on the stream of the thread's handle.
     fn execute(
         &self,
         at: usize,
@@ -131,8 +169,20 @@ impl CudaExecutable {
         addresses: &Addresses<'_>,
         scalars: &[f64],
     ) -> Result<()> {
-        let api = self.gpu.library.api();
-        let mut values: SmallVec<[[u8; 8]; 8]> = SmallVec::new();
+        let mut values = Values::new();
+        let pack = self.pack(at, plan, addresses, scalars, &mut values)?;
+        self.launch(plan, &pack, stream)
+    }
+
+    /// A variant pack with the addresses of a call. Host scalars lie in `values`, which must stay where it is until the launch.
+    pub(super) fn pack(
+        &self,
+        at: usize,
+        plan: &KernelPlan,
+        addresses: &Addresses<'_>,
+        scalars: &[f64],
+        values: &mut Values,
+    ) -> Result<Descriptor> {
         for binding in plan.bindings.iter().filter(|b| matches!(b.source, Source::Scalar(_))) {
             values.push(self.scalar(binding, scalars));
         }
@@ -151,14 +201,17 @@ impl CudaExecutable {
                 }
             });
         }
-        let pack = Descriptor::build(api, DescriptorType::VARIANT_PACK, |d| {
+        let workspace = addresses.place(Place::Workspace(at)) as *mut c_void;
+        Descriptor::build(self.gpu.library.api(), DescriptorType::VARIANT_PACK, |d| {
             d.set(AttributeName::VARIANT_PACK_UNIQUE_IDS, &uids)?;
             d.set_pointers(AttributeName::VARIANT_PACK_DATA_POINTERS, &pointers)?;
-            d.set_pointers(
-                AttributeName::VARIANT_PACK_WORKSPACE,
-                &[addresses.place(Place::Workspace(at)) as *mut c_void],
-            )
-        })?;
+            d.set_pointers(AttributeName::VARIANT_PACK_WORKSPACE, &[workspace])
+        })
+    }
+
+    /// Queues a plan. The context is current, and what the pack names is alive.
+    pub(super) fn launch(&self, plan: &KernelPlan, pack: &Descriptor, stream: &GpuStream) -> Result<()> {
+        let api = self.gpu.library.api();
         let handle = handle::on(stream)?;
         // SAFETY: the plan was built for this GPU and these dims, strides, types and alignments, which are the key of this executable; the pack
         // names memory that is alive until the stream has run the kernel (arguments are held by the caller and given back in stream order), and
@@ -277,18 +330,10 @@ impl Executable for CudaExecutable {
         let _current = stream.enter()?;
         let others = OtherStreams::before(launch, stream)?;
         let graph = &*self.program.graph;
-        let mut buffers: SmallVec<[Arc<Buffer>; 4]> = SmallVec::new();
-        for &v in &self.written {
-            buffers.push(Arc::new(stream.pool().alloc(bytes(graph, v))?));
-        }
+        let buffers = self.results_memory(stream)?;
         // Given back to the pool at the end of the call, which is in stream order behind the kernels.
         let scratch = if self.scratch > 0 { Some(stream.pool().alloc(self.scratch as usize)?) } else { None };
-        let addresses = Addresses {
-            executable: self,
-            inputs: launch.tensors.iter().map(|t| t.address()).collect(),
-            written: buffers.iter().map(|b| b.address).collect(),
-            scratch: scratch.as_ref().map_or(0, |s| s.address),
-        };
+        let addresses = self.addresses(launch, &buffers, scratch.as_ref());
         for (at, step) in self.program.steps.iter().enumerate() {
             self.step(at, step, stream, &addresses, launch.scalars)?;
         }

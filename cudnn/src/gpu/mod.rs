@@ -4,6 +4,7 @@ mod arena;
 mod executable;
 mod handle;
 mod kernels;
+mod measure;
 mod pool;
 mod stream;
 

@@ -32,7 +32,7 @@ __device__ __forceinline__ u8 store_f8(float f, int m, int bias, u8 over, u8 nan
     u8 sign = (u8)((((u32)__float_as_int(f)) >> 31) << 7);
     float a = fabsf(f);
     if (a != a) return nan;
-    int exponent = a == 0.0f ? 0 : ilogbf(a);
+    int exponent = a == 0.0f ? 1 - bias : ilogbf(a);
     if (exponent < 1 - bias) exponent = 1 - bias;
     // In units of the last place; rounding to even may carry into the next exponent, which the sum below takes care of.
     float units = a < INF_F ? rintf(ldexpf(a, m - exponent)) : INF_F;

@@ -11,6 +11,7 @@ use fused_graph_core::layout::Dims;
 impl Lowering<'_> {
     pub(super) fn matmul(&mut self, node: &Node) -> Result<(), Refusal> {
         let (a, b, y) = (node.inputs[0], node.inputs[1], node.output);
+        self.batch_is_somewhere(a, b)?;
         self.matmul_operand(a)?;
         // cuDNN tells tensors apart by their ids: the same matrix twice is two tensors at one place.
         let first = if a == b { self.tensors.remove(&a) } else { None };
@@ -42,6 +43,22 @@ impl Lowering<'_> {
             parts.iter().try_for_each(|(name, part)| d.set_descriptors(*name, &[part]))
         })?;
         self.operations.push(operation);
+        Ok(())
+    }
+
+    /// A batch that is repeated on both sides is extent 1 on both, and then not that of the result.
+    fn batch_is_somewhere(&self, a: ValueId, b: ValueId) -> Result<(), Refusal> {
+        let inside = |v: &ValueId| self.group.nodes.iter().any(|n| self.graph.node(*n).output == *v);
+        let batch: i64 = self.frame.dims[..self.frame.dims.len() - 2].iter().product();
+        if batch == 1 || [a, b].iter().any(inside) {
+            return Ok(());
+        }
+        let (x, y) = (self.matmul_shape(a)?, self.matmul_shape(b)?);
+        if x.dims[0] == 1 && y.dims[0] == 1 {
+            let reason = "both operands repeat their batch, and cuDNN takes its extent from one of them".to_owned();
+            let smaller = if x.dims.numel() < y.dims.numel() { a } else { b };
+            return Err(Refusal::Layout { value: smaller, reason });
+        }
         Ok(())
     }
 

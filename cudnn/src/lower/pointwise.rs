@@ -7,6 +7,13 @@ use fused_graph_core::ir::{Node, Params, PointwiseClass, PointwiseMode as Mode, 
 
 impl Lowering<'_> {
     pub(super) fn pointwise(&mut self, mode: Mode, params: &Params, node: &Node) -> Result<(), Refusal> {
+        if mode == Mode::Relu
+            && params.slope != 0.0
+            && (params.lower_clip != 0.0 || params.upper_clip < f32::MAX as f64)
+        {
+            // Built, but wrong on an H200 with cuDNN 9.19: with a slope the upper clip does not clip.
+            return Err(Refusal::Unsupported(vec!["cuDNN's ReLU has either a slope or clips".to_owned()]));
+        }
         for &v in &node.inputs {
             self.operand(v)?;
         }
