@@ -20,7 +20,9 @@ const SIZE: usize = 2 * RADIUS as usize + 1;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut paths = std::env::args().skip(1);
-    let input = paths.next().unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/coffee.png").into());
+    // A bundle for another machine names its own root.
+    let root = std::env::var("FUSED_GRAPH_ROOT").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").into());
+    let input = paths.next().unwrap_or_else(|| format!("{root}/examples/data/coffee.png"));
     let output = paths.next().unwrap_or_else(|| "target/00_edges.png".into());
 
     let (width, height, rgb) = read_png(&input)?;

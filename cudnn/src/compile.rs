@@ -166,7 +166,8 @@ impl<J> Compiler<'_, J> {
                 ValueKind::Input { index } => self.request.alignments.get(index).copied().unwrap_or(1),
                 _ => 256,
             };
-            let memory = Memory { alignment: &alignment, copies: &copies };
+            let exact = !self.request.options.tf32 && self.f32_core(group);
+            let memory = Memory { alignment: &alignment, copies: &copies, exact };
             match lower::lower(self.api, self.target, graph, group, &memory) {
                 Ok(lowered) => {
                     break plan::build(

@@ -410,7 +410,11 @@ pub fn epilogues(device: &Device) -> Vec<Case> {
             };
             let loose = if matches!(
                 info.mode,
-                PointwiseMode::Floor | PointwiseMode::Ceil | PointwiseMode::Mod | PointwiseMode::Tan
+                PointwiseMode::Pow
+                    | PointwiseMode::Floor
+                    | PointwiseMode::Ceil
+                    | PointwiseMode::Mod
+                    | PointwiseMode::Tan
             ) || info.class == PointwiseClass::Compare
             {
                 0.2

@@ -290,6 +290,8 @@ impl Graph {
         let v = self.value(id);
         match (&v.name, v.kind) {
             (Some(n), _) => n.clone(),
+            // A view is called what it looks at.
+            (None, ValueKind::Node(n)) if matches!(self.node(n).op, Op::View(_)) => self.label(self.node(n).inputs[0]),
             (None, ValueKind::Node(n)) => format!("{}(…)", self.node(n).op.name()),
             (None, ValueKind::Const(c)) => format!("{c}"),
             (None, _) => "?".to_owned(),

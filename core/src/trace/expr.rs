@@ -24,6 +24,10 @@ impl Expr {
     /// The result of a mistake that was already recorded.
     pub(crate) const POISON: Expr = Expr { value: u32::MAX, trace: 0, channel: false };
 
+    pub(super) fn is_poison(&self) -> bool {
+        self.trace == 0
+    }
+
     pub(crate) fn new(id: ValueId, trace: u32) -> Expr {
         Expr { value: id.index() as u32, trace, channel: false }
     }

@@ -14,6 +14,9 @@ use std::panic::Location;
 
 /// Adds a pointwise node. Operands made by [`per_channel`] are shaped to meet axis 1 of the others.
 pub(super) fn pointwise(mode: PointwiseMode, params: Params, operands: &[Expr], loc: SourceLoc) -> Expr {
+    if operands.iter().any(|e| e.is_poison()) {
+        return Expr::POISON;
+    }
     if !operands.iter().any(|e| e.channel) {
         return emit(Op::Pointwise(mode, params), operands, loc);
     }

@@ -69,7 +69,7 @@ impl Lowering<'_> {
         self.bind(v, source, dtype, shape, Place::Memory { alignment: self.alignment(v, seen) })
     }
 
-    fn alignment(&self, v: ValueId, seen: MemRef) -> u32 {
+    pub(super) fn alignment(&self, v: ValueId, seen: MemRef) -> u32 {
         if self.memory.copies.contains_key(&v) {
             return ENOUGH;
         }
