@@ -75,7 +75,7 @@ pub(crate) fn compile<J>(
 ) -> Result<Program<J>> {
     let graph = request.graph;
     let version = api.version();
-    let cudnn = (version.major * 10_000 + version.minor * 100 + version.patch) as u32;
+    let cudnn = version.major * 10_000 + version.minor * 100 + version.patch;
     let rules = RuleTarget::gpu(target.sm(), cudnn).aligned(request.alignments);
     fuse::check_supported(graph, &rules)?;
     let mut compiler = Compiler { api, target, request, fallback, built: Vec::new(), refused: Vec::new() };
