@@ -58,7 +58,7 @@ pub enum Step<J> {
         group: Group,
         /// The kernel.
         kernel: J,
-        /// Why not cuDNN.
+        /// The words of the engines that declined the kernel it was cut from; none if cuDNN was not asked, there being no core.
         reason: Vec<String>,
     },
 }
@@ -150,10 +150,7 @@ impl<J> Compiler<'_, J> {
 
     fn why_own(&self, group: &Group) -> Vec<String> {
         let from = |refused: &Group| group.nodes.iter().any(|n| refused.nodes.contains(n));
-        match self.refused.iter().find(|(g, _)| from(g)) {
-            Some((_, reasons)) => reasons.clone(),
-            None => vec!["cuDNN is asked for kernels with a convolution or matmul; this one has none".to_owned()],
-        }
+        self.refused.iter().find(|(g, _)| from(g)).map(|(_, reasons)| reasons.clone()).unwrap_or_default()
     }
 
     /// Builds a group as it is, with dense copies of the operands that need them.

@@ -11,9 +11,10 @@ impl Display for Explain {
         }
         let count = self.kernels.len();
         let moved = Traffic { bytes: self.bytes(), unfused: self.unfused_bytes() };
-        write!(f, "{count} kernel{}, {moved}", if count == 1 { "" } else { "s" })?;
+        let kernels = if count == 1 { "1 kernel that moves".to_owned() } else { format!("{count} kernels that move") };
+        write!(f, "{kernels} {moved}")?;
         if self.flops() > 0 {
-            write!(f, ", {}", Count(self.flops(), "FLOP"))?;
+            write!(f, " and compute{} {}", if count == 1 { "s" } else { "" }, Count(self.flops(), "FLOP"))?;
         }
         writeln!(f, "; plan {}", self.source)?;
         for (i, kernel) in self.kernels.iter().enumerate() {
@@ -23,8 +24,15 @@ impl Display for Explain {
         if !self.cuts.is_empty() {
             writeln!(f, "\nwhat goes through memory between kernels, and why")?;
         }
-        for (value, reason) in &self.cuts {
-            entry(f, value, reason)?;
+        let mut reasons: Vec<&str> = Vec::new();
+        for (_, reason) in &self.cuts {
+            if !reasons.contains(&reason.as_str()) {
+                reasons.push(reason);
+            }
+        }
+        for reason in reasons {
+            let values: Vec<&str> = self.cuts.iter().filter(|c| c.1 == reason).map(|c| c.0.as_str()).collect();
+            entry(f, &values.join(", "), reason)?;
         }
         Ok(())
     }
@@ -38,7 +46,7 @@ fn write_kernel(f: &mut Formatter<'_>, k: &KernelReport, number: usize, count: u
     let engine = if k.engine.is_empty() { String::new() } else { format!(", {}", k.engine) };
     writeln!(f, ": {}{engine}", k.provider)?;
     picture(f, k)?;
-    writeln!(f, "  {}", Traffic { bytes: k.bytes, unfused: k.unfused_bytes })?;
+    writeln!(f, "  moves {}", Traffic { bytes: k.bytes, unfused: k.unfused_bytes })?;
     writeln!(f, "  {}", facts(k).join(", "))?;
     for refused in &k.refused {
         entry(f, "declined", refused)?;
@@ -106,7 +114,7 @@ struct Traffic {
 
 impl Display for Traffic {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "moves {}", Count(self.bytes, "B"))?;
+        write!(f, "{}", Count(self.bytes, "B"))?;
         if self.unfused > self.bytes {
             let ratio = self.unfused as f64 / self.bytes.max(1) as f64;
             write!(f, " (one kernel an operation would move {}, {ratio:.1}×)", Count(self.unfused, "B"))?;
@@ -172,7 +180,7 @@ mod tests {
             places: ["src/net.rs:8", "src/net.rs:8", "src/net.rs:8", "src/net.rs:8", "src/net.rs:10"]
                 .map(str::to_owned)
                 .to_vec(),
-            results: vec![(3, "y".to_owned()), (4, "amax".to_owned())],
+            results: vec![(3, "y (result 1)".to_owned()), (4, "amax".to_owned())],
             provider: "cuDNN",
             engine: "engine 4 (tile 128x128)".to_owned(),
             workspace: 16_384,
@@ -196,7 +204,9 @@ mod tests {
             device: "NVIDIA H200 (sm_90), cuDNN 9.19.0".to_owned(),
             arguments: vec!["x: bf16 [4, 128, 64], row-major".to_owned(), "alpha: f32, by value".to_owned()],
             kernels: vec![first, second],
-            cuts: vec![("y".to_owned(), "R04: a reduction is the exit of its kernel".to_owned())],
+            cuts: ["y", "amax"]
+                .map(|v| (v.to_owned(), "R04: a reduction is the exit of its kernel".to_owned()))
+                .to_vec(),
             source: PlanSource::Built,
         }
     }
@@ -207,14 +217,14 @@ mod tests {
 linear_gelu_amax on NVIDIA H200 (sm_90), cuDNN 9.19.0
   x: bf16 [4, 128, 64], row-major
   alpha: f32, by value
-2 kernels, moves 12.6 MB (one kernel an operation would move 38.1 MB, 3.0×), 4.3 GFLOP; plan built now
+2 kernels that move 12.6 MB (one kernel an operation would move 38.1 MB, 3.0×) and compute 4.3 GFLOP; plan built now
 
 kernel 1 of 2: cuDNN, engine 4 (tile 128x128)
-  ┌ matmul x, w    src/net.rs:8
-  │ mul alpha      src/net.rs:8
-  │ add b          src/net.rs:8
-  │ gelu ─▶ y      src/net.rs:8
-  └ amax ─▶ amax   src/net.rs:10
+  ┌ matmul x, w            src/net.rs:8
+  │ mul alpha              src/net.rs:8
+  │ add b                  src/net.rs:8
+  │ gelu ─▶ y (result 1)   src/net.rs:8
+  └ amax ─▶ amax           src/net.rs:10
   moves 12.6 MB (one kernel an operation would move 38.1 MB, 3.0×)
   4.3 GFLOP, 340 FLOP a byte, 16.4 kB of workspace, built in 631 ms
   declined: engine 9: wants sm_100
@@ -227,7 +237,7 @@ kernel 2 of 2: nvrtc
   no workspace
 
 what goes through memory between kernels, and why
-  y: R04: a reduction is the exit of its kernel
+  y, amax: R04: a reduction is the exit of its kernel
 ";
         assert_eq!(explain().to_string(), text);
     }

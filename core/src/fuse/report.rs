@@ -15,7 +15,7 @@ pub fn kernel(graph: &Graph, group: &Group) -> KernelReport {
     let place = |n: &Node| if n.loc.line == 0 { String::new() } else { n.loc.to_string() };
     let result = |v: &ValueId| {
         let at = group.nodes.iter().position(|n| node(n).output == *v)?;
-        Some((at, value_name(graph, *v)))
+        Some((at, result_name(graph, *v)))
     };
     KernelReport {
         operations: operations(graph, group),
@@ -25,6 +25,18 @@ pub fn kernel(graph: &Graph, group: &Group) -> KernelReport {
         unfused_bytes: bytes_unfused(graph, group),
         flops: flops(graph, group),
         ..KernelReport::default()
+    }
+}
+
+/// What a kernel writes: a value that another kernel reads by its name, and what is returned also by its place.
+fn result_name(graph: &Graph, v: ValueId) -> String {
+    let Some(at) = graph.outputs().iter().position(|&o| resolve(graph, o).base == v) else {
+        return value_name(graph, v);
+    };
+    let place = if graph.outputs().len() == 1 { "result".to_owned() } else { format!("result {}", at + 1) };
+    match &graph.value(v).name {
+        Some(name) => format!("{name} ({place})"),
+        None => place,
     }
 }
 

@@ -47,8 +47,13 @@ pub fn operations(graph: &Graph, group: &Group) -> Vec<String> {
         let output = graph.node(n).output;
         steps.push(step(graph, n, running));
         let named = group.nodes[at + 1..].iter().skip(1).any(|&m| graph.node(m).inputs.contains(&output));
-        if named && let Some(last) = steps.last_mut() {
-            last.push_str(&format!(" = {}", value_name(graph, output)));
+        let name = value_name(graph, output);
+        // An unnamed result goes by its operation, which stands there already.
+        if named
+            && name != graph.node(n).op.name()
+            && let Some(last) = steps.last_mut()
+        {
+            last.push_str(&format!(" = {name}"));
         }
         running = Some(output);
     }

@@ -274,7 +274,7 @@ fn without_a_core_operations_share_what_they_read() {
         expect(
             &graph,
             target,
-            "kernel 1: relu x = relu + exp y + add relu + amax x -> add, amax
+            "kernel 1: relu x + exp y + add relu + amax x -> add, amax
              kernel 2: mul add, big -> mul
              cut at add: R05",
         );
@@ -292,12 +292,12 @@ fn what_only_an_epilogue_reads_is_computed_in_it() {
         let s = g.pw(P::Add, &[c, a]);
         if returned { g.returns(&[s, a]) } else { g.returns(&[s]) }
     };
-    let inside = "kernel 1: conv2d x, w = conv2d + exp r + relu + add conv2d -> add";
+    let inside = "kernel 1: conv2d x, w + exp r + relu + add conv2d -> add";
     let apart = "kernel 1: exp r + relu -> relu\nkernel 2: conv2d x, w + add relu -> add\ncut at relu: ";
     let (full, channels) = ([8, 64, 28, 28], [1, 64, 1, 1]);
     expect(&graph(&full, false), CPU, inside);
     expect(&graph(&full, false), H200, inside);
-    expect(&graph(&full, true), CPU, "kernel 1: conv2d x, w = conv2d + exp r + relu + add conv2d -> relu, add");
+    expect(&graph(&full, true), CPU, "kernel 1: conv2d x, w + exp r + relu + add conv2d -> relu, add");
     expect(&graph(&full, true), H200, &format!("{apart}R10"));
     expect(&graph(&channels, false), CPU, &format!("{apart}R07"));
     expect(&graph(&channels, false), H200, inside);

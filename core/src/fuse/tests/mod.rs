@@ -3,6 +3,7 @@
 mod division;
 pub(crate) mod random;
 mod recut;
+mod report;
 
 use super::{Partition, RuleTarget, partition};
 use crate::dtype::DType;

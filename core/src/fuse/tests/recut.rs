@@ -117,7 +117,7 @@ fn what_only_feeds_the_end_comes_off_with_it() {
     let y = g.pw(P::Mul, &[r, t]);
     let graph = g.returns(&[y]);
     let expected = [
-        "kernel 1: exp b + tanh = tanh + matmul x, w + relu + mul tanh -> mul",
+        "kernel 1: exp b + tanh + matmul x, w + relu + mul tanh -> mul",
         "kernel 1: exp b + tanh -> tanh | kernel 2: matmul x, w + relu -> relu | kernel 3: mul relu, tanh -> mul",
         "kernel 1: exp b + tanh -> tanh | kernel 2: matmul x, w -> matmul | kernel 3: relu matmul -> relu \
          | kernel 4: mul relu, tanh -> mul",
