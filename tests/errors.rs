@@ -1,5 +1,5 @@
 //! Bad input: an error of the right kind whose text says what to do, never a panic. The texts are snapshots (`cargo insta review`).
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fused_graph::prelude::*;
 use fused_graph::{Error, ErrorKind};
