@@ -134,7 +134,7 @@ pub fn case_6_alignment(dev: &Device) {
     let b = Tensor::randn([k, n], DType::BF16, dev).unwrap();
     for start in [0, 1, 2, 4, 8, 0, 1] {
         let a = long.slice(0, start..start + m * k).unwrap().reshape([m, k]).unwrap();
-        let want = product(&values(&a), &values(&b), 1, m as usize, k as usize, n as usize);
+        let want = product(&values(&a), &values(&b), 1, m, k, n);
         close(&mm(&a, &b).unwrap(), &want);
     }
     let built = mm::stats().plans_built;

@@ -1,5 +1,7 @@
 //! Case 22: the order of the operands of the source is kept, whichever of them is computed.
 
+#![allow(clippy::eq_op, reason = "the same value on both sides is what is tested")]
+
 use super::{tensor, values};
 use fused_graph::prelude::*;
 

@@ -105,7 +105,7 @@ mod tests {
     fn classes_waste_little() {
         for bytes in [1, 511, 512, 513, 4096, 5000, 1 << 20, (1 << 20) + 1, 123_456_789] {
             let size = class(bytes);
-            assert!(size >= bytes && size % 512 == 0 && class(size) == size, "{bytes} -> {size}");
+            assert!(size >= bytes && size.is_multiple_of(512) && class(size) == size, "{bytes} -> {size}");
             assert!(size <= (bytes + bytes / 8).max(bytes + 512), "{bytes} -> {size}");
         }
     }
