@@ -131,7 +131,7 @@ fn forms_of_matmuls() -> Vec<Form> {
 #[ignore = "needs cuDNN; cargo xtask test brings it"]
 fn rules_agree_with_cudnn() {
     let cudnn = fused_graph_cudnn::library::Library::for_planning().unwrap().version();
-    let cudnn = (cudnn.major * 10_000 + cudnn.minor * 100 + cudnn.patch) as u32;
+    let cudnn = cudnn.major * 10_000 + cudnn.minor * 100 + cudnn.patch;
     let mut differ = String::new();
     for case in cases() {
         let graph = &case.graph;
@@ -186,7 +186,7 @@ fn what_the_rules_fuse_is_right() {
         let found = executable.run(&Launch { device: &gpu, tensors: &tensors, scalars: &[0.5] }).unwrap();
         let errors: Vec<f32> = found.iter().zip(&expected).map(|(f, e)| error(f, e) as f32).collect();
         println!("{}: {} kernels, {errors:?}", case.name, executable.explain().kernels.len());
-        if errors.iter().any(|e| !(*e <= 6e-3)) {
+        if errors.iter().any(|e| e.is_nan() || *e > 6e-3) {
             wrong += &format!("{}: {errors:?}\n{}\n", case.name, executable.explain());
         }
     }
