@@ -1,6 +1,7 @@
 //! Applies the rows of the table to an operation that asks to join a kernel.
 
 use super::division::{Division, World};
+use super::grow::place;
 use super::resolve;
 use super::rules::{Around, ConvCase, Form, Limit, Part, RULES, Rule, RuleTarget, rule};
 use crate::dtype::DType;
@@ -52,16 +53,15 @@ pub(super) fn in_front(w: &World<'_>, d: &Division, g: usize, p: &Prologue<'_>) 
 
 /// An error when `graph` has a core operation that no kernel of `target` can do, naming it, where it was written and the rule.
 pub fn check_supported(graph: &Graph, target: &RuleTarget<'_>) -> Result<()> {
-    for (_, node) in graph.nodes().filter(|(_, n)| n.op.is_core()) {
+    for (id, node) in graph.nodes().filter(|(_, n)| n.op.is_core()) {
         let dtype = graph.value(node.inputs[0]).dtype;
         let broken = |r: &&Rule| matches!(r.limit, Limit::NotCoreTypes(types) if types.contains(&dtype));
         if let Some(rule) = rules(Some(&node.op), Part::Core, target).find(broken) {
             let operands: Vec<String> = node.inputs.iter().map(|&v| graph.describe(v)).collect();
             return Err(Error::unsupported(format!(
-                "`{}` in `{}` at {}: {} ({}); operands: {}",
-                node.op.name(),
+                "{} in `{}`: {} ({}); operands: {}",
+                place(graph, id),
                 graph.name(),
-                node.loc,
                 rule.sentence,
                 rule.id,
                 operands.join(", ")

@@ -70,7 +70,7 @@ fn step(graph: &Graph, n: NodeId, running: Option<ValueId>) -> String {
     let at = node.inputs.iter().position(|&v| Some(v) == running);
     let once = node.inputs.iter().filter(|&&v| Some(v) == running).count() == 1;
     let operands: Vec<String> = match at {
-        Some(at) if once && !node.op.is_core() && (at == 0 || commutes) => {
+        Some(at) if once && node.inputs.len() < 3 && !node.op.is_core() && (at == 0 || commutes) => {
             node.inputs.iter().filter(|&&v| Some(v) != running).map(|&v| value_name(graph, v)).collect()
         }
         _ => {

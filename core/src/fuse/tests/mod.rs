@@ -4,6 +4,7 @@ mod division;
 pub(crate) mod random;
 mod recut;
 mod report;
+mod types;
 
 use super::{Partition, RuleTarget, partition};
 use crate::dtype::DType;
