@@ -1,7 +1,7 @@
 //! Applies the rows of the table to an operation that asks to join a kernel.
 
 use super::division::{Division, World};
-use super::grow::place;
+use super::partition::place;
 use super::resolve;
 use super::rules::{Around, ConvCase, Form, Limit, Part, RULES, Rule, RuleTarget, rule};
 use crate::dtype::DType;

@@ -6,7 +6,7 @@
 mod check;
 mod division;
 mod docs;
-mod grow;
+mod partition;
 mod recut;
 pub mod report;
 pub mod rules;
@@ -17,7 +17,7 @@ mod text;
 pub use check::check_supported;
 pub use division::{group_of, is_scalar};
 pub use docs::rules_markdown;
-pub use grow::partition;
+pub use partition::partition;
 pub use recut::{Refusal, recut};
 pub use rules::{Rule, RuleDevice, RuleTarget};
 pub use text::{DisplayPartition, value_name};

@@ -1,7 +1,7 @@
 //! Takes a kernel apart that the backend refused.
 
 use super::division::{Division, Draft, World};
-use super::grow::{group_rest, place};
+use super::partition::{group_rest, place};
 use super::rules::RuleTarget;
 use super::{Group, GroupKind, Partition};
 use crate::ir::{Graph, NodeId, Op};
