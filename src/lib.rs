@@ -1,4 +1,57 @@
 //! Annotated Rust functions as fused, cached cuDNN graphs.
+//!
+//! A function that describes a tensor expression becomes one fused kernel: the first call with a signature traces the body, builds a plan and
+//! caches it; later calls look it up and launch. On a machine without a GPU the same function runs on the CPU.
+//!
+//! ```
+//! use fused_graph::prelude::*;
+//!
+//! /// y = relu(conv(x, w) + b), and the largest |y|.
+//! #[fused_graph]
+//! pub fn conv_bias_relu(x: &Tensor, w: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
+//!     let y = relu(conv2d(x, w, bias = b, padding = 1));
+//!     (y, amax(y))
+//! }
+//!
+//! # fn main() -> fused_graph::Result<()> {
+//! let dev = Device::cpu(); // `Device::best()?` takes the GPU if driver, cuDNN and GPU are there
+//! let x = Tensor::randn([1, 3, 8, 8], DType::BF16, &dev)?.channels_last()?; // dims N×C×H×W, C innermost in memory
+//! let w = Tensor::randn([4, 3, 3, 3], DType::BF16, &dev)?.channels_last()?;
+//! let b = Tensor::zeros([4], DType::BF16, &dev)?;
+//! let (y, largest) = conv_bias_relu(&x, &w, &b)?;
+//! assert_eq!(**y.dims(), [1, 4, 8, 8]);
+//! assert_eq!(largest.dtype(), DType::F32);
+//!
+//! // What became of it: kernels, engines, bytes moved, and why anything was cut.
+//! let report = conv_bias_relu::explain(&x, &w, &b)?;
+//! assert_eq!(report.kernels.len(), 1);
+//! println!("{report}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Host scalars are passed at launch, so their values never need another plan:
+//!
+//! ```
+//! # use fused_graph::prelude::*;
+//! #[fused_graph]
+//! fn scaled(x: &Tensor, w: &Tensor, alpha: f32) -> Tensor {
+//!     gelu(alpha * matmul(x, w))
+//! }
+//!
+//! # fn main() -> fused_graph::Result<()> {
+//! let x = Tensor::ones([2, 4], DType::F32, &Device::cpu())?;
+//! let w = Tensor::ones([4, 3], DType::F32, &Device::cpu())?;
+//! let one = scaled(&x, &w, 1.0)?.to_vec::<f32>()?;
+//! let two = scaled(&x, &w, 2.0)?.to_vec::<f32>()?;
+//! assert!(two[0] > one[0]);
+//! assert_eq!(scaled::stats().plans_built, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rules of an annotated function are with [`macro@fused_graph`], the operations in [`ops`], devices in [`CudaDevice`] and [`Device`].
+//! `docs/fusion.md` in the repository is the table of what goes into one kernel.
 
 pub use fused_graph_core::assert_fused;
 pub use fused_graph_core::backend::{Heuristics, Options};
