@@ -3,7 +3,7 @@
 //! The same for a live GPU and for one that is elsewhere.
 
 use crate::lower::{self, Memory, Refusal};
-use crate::plan::{self, KernelPlan};
+use crate::plan::{self, Facts, KernelPlan};
 use crate::target::Target;
 use cudnn_sys::Api;
 use fused_graph_core::backend::CompileRequest;
@@ -167,13 +167,7 @@ impl<J> Compiler<'_, J> {
             let memory = Memory { alignment: &alignment, copies: &copies, exact };
             match lower::lower(self.api, self.target, graph, group, &memory) {
                 Ok(lowered) => {
-                    break plan::build(
-                        self.api,
-                        self.target,
-                        lowered,
-                        self.request.options,
-                        (self.f32_core(group), self.aligned(group)),
-                    )?;
+                    break plan::build(self.api, self.target, lowered, self.request.options, self.facts(group))?;
                 }
                 Err(Refusal::Layout { value, reason }) if !copies.contains_key(&value) => {
                     let (dims, strides) = self.dense(group, value);
@@ -203,6 +197,22 @@ impl<J> Compiler<'_, J> {
         let x = fuse::resolve(graph, core.inputs[0]);
         let last = dims.len() >= 3 && is_channels_last(&x.dims, &x.strides);
         (dims, if last { dims.channels_last_strides() } else { dims.contiguous_strides() })
+    }
+
+    fn facts(&self, group: &Group) -> Facts {
+        let graph = self.request.graph;
+        let core = group.core.map(|n| graph.node(n)).filter(|n| n.op == Op::Matmul);
+        let batch = |v: ValueId| {
+            let seen = fuse::resolve(graph, v);
+            let axes = seen.dims.len() - 2;
+            (0..axes).filter(|&a| seen.strides[a] != 0).map(|a| seen.dims[a]).product::<i64>()
+        };
+        let repeated = core.is_some_and(|n| {
+            let out = graph.value(n.output).dims;
+            let whole: i64 = out[..out.len() - 2].iter().product();
+            n.inputs.iter().any(|&v| batch(v) != whole)
+        });
+        Facts { matmul: core.is_some(), f32_core: self.f32_core(group), aligned: self.aligned(group), repeated }
     }
 
     /// Whether all that a group reads starts at a multiple of 16 bytes.

@@ -37,25 +37,45 @@ impl KernelPlan {
     }
 }
 
+/// What is known of a kernel that decides which engines may run it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts {
+    /// Its core is a matmul.
+    pub(crate) matmul: bool,
+    /// The core reads F32 operands.
+    pub(crate) f32_core: bool,
+    /// Every tensor starts at a multiple of 16 bytes.
+    pub(crate) aligned: bool,
+    /// One operand of the matmul has no batch and is repeated.
+    pub(crate) repeated: bool,
+}
+
 /// What the filters ask of an engine.
 struct Wanted<'a> {
     options: &'a Options,
-    /// Operands must not be rounded to TF32.
-    exact: bool,
-    /// Every tensor starts at a multiple of 16 bytes.
-    aligned: bool,
+    facts: Facts,
+    /// Versions below 9.15 do not say which engine is cuBLASLt's; it is the first of matmuls.
+    says_cublaslt: bool,
 }
 
-/// The first plan of the heuristics' offers that builds. `f32_core`: the core reads F32 operands; `aligned`: all tensors start at multiples of 16 bytes.
+impl Wanted<'_> {
+    /// Operands must not be rounded to TF32.
+    fn exact(&self) -> bool {
+        self.facts.f32_core && !self.options.tf32
+    }
+}
+
+/// The first plan of the heuristics' offers that builds.
 pub(crate) fn build(
     api: &'static Api,
     target: &Target,
     lowered: Lowered,
     options: &Options,
-    (f32_core, aligned): (bool, bool),
+    facts: Facts,
 ) -> Result<KernelPlan, Refusal> {
     let start = Instant::now();
-    let wanted = Wanted { options, exact: f32_core && !options.tf32, aligned };
+    let says_cublaslt = (api.version().major, api.version().minor) >= (9, 15);
+    let wanted = Wanted { options, facts, says_cublaslt };
     let (found, messages) = log::collect(api, || search(api, target, &lowered, &wanted));
     let refusals = messages.iter().flat_map(|m| m.refusals()).collect();
     let mut reasons: Vec<String> = log::distinct(refusals).iter().map(|(r, _)| r.to_string()).collect();
@@ -167,13 +187,20 @@ fn describe(config: &Descriptor, wanted: &Wanted<'_>) -> Result<Config, String> 
     if wanted.options.deterministic && ruled_out(NumericalNote::NONDETERMINISTIC) {
         return Err(format!("{name}: not deterministic, which `deterministic` asks for"));
     }
-    if wanted.exact && (ruled_out(NumericalNote::TENSOR_CORE) || ruled_out(NumericalNote::DOWN_CONVERT_INPUTS)) {
+    if wanted.exact() && (ruled_out(NumericalNote::TENSOR_CORE) || ruled_out(NumericalNote::DOWN_CONVERT_INPUTS)) {
         return Err(format!("{name}: rounds F32 operands to TF32, which `tf32 = false` forbids"));
     }
     let behavior = engine.get::<BehaviorNote>(AttributeName::ENGINE_BEHAVIOR_NOTE, 32).unwrap_or_default();
-    if !wanted.aligned && behavior.contains(&BehaviorNote::CUBLASLT_DEPENDENCY) {
-        // Builds, and then fails at the launch: seen with cuDNN 9.19 on an H200, operands at 2 bytes behind a multiple of 16.
+    let first = index.first() == Some(&0);
+    let cublaslt = behavior.contains(&BehaviorNote::CUBLASLT_DEPENDENCY)
+        || (!wanted.says_cublaslt && wanted.facts.matmul && first);
+    if cublaslt && !wanted.facts.aligned {
+        // Builds, and then fails at the launch: cuDNN 9.14 and 9.19 on an H200, an operand 2 bytes behind a multiple of 16.
         return Err(format!("{name}: cuBLASLt fails on tensors that do not start at a multiple of 16 bytes"));
+    }
+    if cublaslt && wanted.facts.repeated && !wanted.says_cublaslt {
+        // Builds, and then every batch but the first is wrong: cuDNN 9.14 on an H200; right with 9.19.
+        return Err(format!("{name}: cuBLASLt repeats a batch wrongly below cuDNN 9.15"));
     }
     if let Some(limit) = wanted.options.workspace_limit {
         let size = config.get::<i64>(AttributeName::ENGINECFG_WORKSPACE_SIZE, 1).ok().and_then(|v| v.first().copied());

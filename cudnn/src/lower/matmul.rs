@@ -98,6 +98,9 @@ impl Lowering<'_> {
         }
         let dims = Dims::collect(dims.iter().copied());
         let shape = self.frame.lift(&dims, &strides).map_err(|reason| Refusal::Layout { value: v, reason })?;
+        if self.memory.exact && self.alignment(v, seen) < 16 {
+            return Err(refuse("without TF32 cuDNN's matmul reads tensors that start at a multiple of 16 bytes"));
+        }
         unit_stride(shape).ok_or_else(|| refuse("neither its rows nor its columns are dense"))
     }
 }
