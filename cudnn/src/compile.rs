@@ -167,7 +167,13 @@ impl<J> Compiler<'_, J> {
             let memory = Memory { alignment: &alignment, copies: &copies, exact };
             match lower::lower(self.api, self.target, graph, group, &memory) {
                 Ok(lowered) => {
-                    break plan::build(self.api, self.target, lowered, self.request.options, self.facts(group))?;
+                    break plan::build(
+                        self.api,
+                        self.target,
+                        lowered,
+                        self.request.options,
+                        self.facts(group, &copies),
+                    )?;
                 }
                 Err(Refusal::Layout { value, reason }) if !copies.contains_key(&value) => {
                     let (dims, strides) = self.dense(group, value);
@@ -199,10 +205,13 @@ impl<J> Compiler<'_, J> {
         (dims, if last { dims.channels_last_strides() } else { dims.contiguous_strides() })
     }
 
-    fn facts(&self, group: &Group) -> Facts {
+    fn facts(&self, group: &Group, copies: &HashMap<ValueId, (Dims, Dims)>) -> Facts {
         let graph = self.request.graph;
         let core = group.core.map(|n| graph.node(n)).filter(|n| n.op == Op::Matmul);
         let batch = |v: ValueId| {
+            if let Some((dims, _)) = copies.get(&v) {
+                return dims[..dims.len() - 2].iter().product();
+            }
             let seen = fuse::resolve(graph, v);
             let axes = seen.dims.len() - 2;
             (0..axes).filter(|&a| seen.strides[a] != 0).map(|a| seen.dims[a]).product::<i64>()
@@ -212,13 +221,14 @@ impl<J> Compiler<'_, J> {
             let whole: i64 = out[..out.len() - 2].iter().product();
             n.inputs.iter().any(|&v| batch(v) != whole)
         });
-        Facts { matmul: core.is_some(), f32_core: self.f32_core(group), aligned: self.aligned(group), repeated }
+        Facts { matmul: core.is_some(), f32_core: self.f32_core(group), aligned: self.aligned(group, copies), repeated }
     }
 
     /// Whether all that a group reads starts at a multiple of 16 bytes.
-    fn aligned(&self, group: &Group) -> bool {
+    fn aligned(&self, group: &Group, copies: &HashMap<ValueId, (Dims, Dims)>) -> bool {
         let graph = self.request.graph;
-        group.inputs.iter().filter(|&&v| !fuse::is_scalar(graph, v)).all(|&v| {
+        let read = |v: &&ValueId| !fuse::is_scalar(graph, **v) && !copies.contains_key(*v);
+        group.inputs.iter().filter(read).all(|&v| {
             let seen = fuse::resolve(graph, v);
             let offset = seen.offset * graph.value(v).dtype.size() as i64;
             let base = match graph.value(seen.base).kind {
