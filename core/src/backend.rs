@@ -12,6 +12,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use crate::options::{Heuristics, Note, Options};
+
 /// Memory of an accelerator. Freed (or given back to its pool, in stream order) when dropped; dropping never panics.
 pub trait DeviceBuffer: Send + Sync + Debug {
     /// Address of the first byte on the device.
@@ -55,6 +57,15 @@ pub struct CompileRequest<'a> {
     pub options: &'a Options,
     /// For each tensor of the call, the largest power of two up to 256 that divides its address.
     pub alignments: &'a [u32],
+    /// What another process stored of the same compilation ([`Executable::to_bytes`]). What is not usable of it is compiled.
+    pub known: Option<&'a [u8]>,
+}
+
+impl<'a> CompileRequest<'a> {
+    /// A request of which nothing is known.
+    pub fn new(graph: &'a Arc<Graph>, options: &'a Options, alignments: &'a [u32]) -> Self {
+        CompileRequest { graph, options, alignments, known: None }
+    }
 }
 
 /// The arguments of one launch.
@@ -77,48 +88,14 @@ pub trait Executable: Send + Sync + Debug {
     fn run(&self, launch: &Launch<'_>) -> Result<Results>;
     /// What `explain` prints.
     fn explain(&self) -> Explain;
+    /// What spares another process the compilation; nothing where there is nothing to spare.
+    fn to_bytes(&self) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+    /// Kernels that were compiled and not made from stored bytes.
+    fn compiled(&self) -> usize {
+        1
+    }
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
-}
-
-/// How engines are looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Heuristics {
-    /// cuDNN's best guess.
-    A,
-    /// Slower to ask, wider.
-    B,
-    /// What works when nothing else does.
-    Fallback,
-    /// A quick guess.
-    Instant,
-}
-
-/// Options of an annotated function; part of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Options {
-    /// Only engines that give the same bits every time.
-    pub deterministic: bool,
-    /// Whether F32 cores may round their operands to TF32.
-    pub tf32: bool,
-    /// Most bytes of workspace that a plan may take.
-    pub workspace_limit: Option<u64>,
-    /// Heuristic modes, in the order in which their offers are tried.
-    pub heuristics: &'static [Heuristics],
-}
-
-impl Options {
-    /// TF32 allowed, heuristics A then Fallback, nothing else restricted.
-    pub const DEFAULT: Options = Options {
-        deterministic: false,
-        tf32: true,
-        workspace_limit: None,
-        heuristics: &[Heuristics::A, Heuristics::Fallback],
-    };
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
 }

@@ -10,6 +10,7 @@ pub mod fuse;
 pub mod infer;
 pub mod ir;
 pub mod layout;
+pub mod options;
 pub mod site;
 pub mod tensor;
 pub mod trace;

@@ -151,6 +151,16 @@ impl Descriptor {
     /// Descriptors that are an attribute: copies into new ones of the given kind.
     pub(crate) fn get_descriptors(&self, name: AttributeName, kind: DescriptorType) -> Result<Vec<Descriptor>> {
         let count = self.count(name, AttributeType::BACKEND_DESCRIPTOR)?;
+        self.get_descriptors_up_to(name, kind, count)
+    }
+
+    /// The same where cuDNN does not say how many there are: at most `count`.
+    pub(crate) fn get_descriptors_up_to(
+        &self,
+        name: AttributeName,
+        kind: DescriptorType,
+        count: usize,
+    ) -> Result<Vec<Descriptor>> {
         let mut parts = (0..count).map(|_| Descriptor::new(self.api, kind)).collect::<Result<Vec<_>>>()?;
         let mut raw: Vec<sys::Descriptor> = parts.iter().map(|d| d.raw).collect();
         let mut got = 0i64;

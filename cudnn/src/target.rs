@@ -60,6 +60,11 @@ impl Target {
         Self::from_properties(api, json)
     }
 
+    /// A GPU by its name in the built-in table or by its properties.
+    pub(crate) fn of(api: &'static Api, gpu: &str) -> Result<Target> {
+        if gpu.trim_start().starts_with('{') { Self::from_properties(api, gpu) } else { Self::named(api, gpu) }
+    }
+
     /// Compute capability × 10: 90 for an H200.
     pub fn sm(&self) -> u32 {
         self.sm

@@ -139,7 +139,7 @@ fn rules_agree_with_cudnn() {
         let nodes: Vec<NodeId> = graph.nodes().map(|(n, _)| n).filter(|n| !view(n)).collect();
         let whole = group_of(graph, GroupKind::Kernel, &nodes);
         let alignments = vec![256; graph.inputs().count()];
-        let request = CompileRequest { graph, options: &Options::DEFAULT, alignments: &alignments };
+        let request = CompileRequest::new(graph, &Options::DEFAULT, &alignments);
         for (gpu, sm) in GPUS {
             let rules = partition(graph, &RuleTarget::gpu(sm, cudnn));
             if BUILT_BUT_WRONG.contains(&case.name.as_str()) {
@@ -174,7 +174,7 @@ fn what_the_rules_fuse_is_right() {
         let expected = oracle::run(&case.graph, &arrays, &[0.5]).unwrap();
         let device: Vec<Tensor> = host.iter().map(|t| t.to(&gpu).unwrap()).collect();
         let alignments: Vec<u32> = device.iter().map(Tensor::alignment).collect();
-        let request = CompileRequest { graph: &case.graph, options: &Options::DEFAULT, alignments: &alignments };
+        let request = CompileRequest::new(&case.graph, &Options::DEFAULT, &alignments);
         let executable = match gpu.accelerator().unwrap().compile(&request) {
             Ok(executable) => executable,
             Err(e) => {

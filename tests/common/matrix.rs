@@ -109,7 +109,7 @@ pub fn op(g: &mut Graph, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
 pub fn compile(case: &Case, device: &Device) -> Result<Arc<dyn Executable>> {
     let graph = Arc::new(case.graph.clone());
     let alignments: Vec<u32> = case.tensors.iter().map(|t| t.alignment()).collect();
-    let request = CompileRequest { graph: &graph, options: &case.options, alignments: &alignments };
+    let request = CompileRequest::new(&graph, &case.options, &alignments);
     match device.accelerator() {
         None => cpu::compile(&request),
         Some(a) => a.compile(&request),

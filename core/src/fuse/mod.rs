@@ -6,6 +6,7 @@
 mod check;
 mod division;
 mod docs;
+mod forms;
 mod partition;
 mod recut;
 pub mod report;
@@ -17,6 +18,7 @@ mod text;
 pub use check::check_supported;
 pub use division::{group_of, is_scalar};
 pub use docs::rules_markdown;
+pub use forms::forms;
 pub use partition::partition;
 pub use recut::{Refusal, recut};
 pub use rules::{Rule, RuleDevice, RuleTarget};

@@ -215,6 +215,15 @@ impl Graph {
         self.outputs = outputs.into_iter().collect();
     }
 
+    /// The graph with two operands exchanged. What the first node gives must keep its dims by it.
+    pub(crate) fn with_swapped(&self, first: (NodeId, usize), second: (NodeId, usize)) -> Graph {
+        let mut graph = self.clone();
+        let (a, b) = (self.node(first.0).inputs[first.1], self.node(second.0).inputs[second.1]);
+        graph.nodes[first.0.index()].inputs[first.1] = b;
+        graph.nodes[second.0.index()].inputs[second.1] = a;
+        graph
+    }
+
     /// Gives a value its name.
     pub fn set_name(&mut self, value: ValueId, name: &str) {
         self.values[value.index()].name = Some(name.to_owned());

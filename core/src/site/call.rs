@@ -251,7 +251,7 @@ where
         let (graph, order) = trace_graph(site, params, tensors, body)?;
         let graph = Arc::new(graph);
         let alignments: SmallVec<[u32; 8]> = tensors.iter().map(|t| t.alignment()).collect();
-        let request = CompileRequest { graph: &graph, options: &site.meta().options, alignments: &alignments };
+        let request = CompileRequest::new(&graph, &site.meta().options, &alignments);
         let executable = match device.accelerator() {
             None => crate::cpu::compile(&request),
             Some(accelerator) => accelerator.compile(&request),

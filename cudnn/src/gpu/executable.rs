@@ -7,7 +7,7 @@ use super::{Gpu, GpuStream, handle};
 use crate::compile::{self, Program, Step};
 use crate::descriptor::{Descriptor, failure};
 use crate::lower::{Binding, Source};
-use crate::plan::KernelPlan;
+use crate::plan::{KernelPlan, Known};
 use crate::target::Target;
 use cudnn_sys::{AttributeName, DescriptorType};
 use fused_graph_core::backend::{CompileRequest, Executable, Launch, Results};
@@ -81,8 +81,14 @@ impl CudaExecutable {
         let gpu = stream.gpu();
         let _current = stream.enter()?;
         let target = Target::live(handle::on(stream)?, gpu.sm);
-        let mut own = |graph: &Graph, group: &fuse::Group| kernels::of_group(gpu, graph, group);
-        let program = compile::compile(gpu.library.api(), &target, request, &mut own)?;
+        let known = request.known.map(Known::from_bytes).transpose();
+        let known = known.unwrap_or_else(|error| {
+            tracing::warn!(%error, function = request.graph.name(), "a stored plan is built anew");
+            None
+        });
+        let known = known.unwrap_or_default();
+        let mut own = |graph: &Graph, group: &fuse::Group| kernels::of_group(gpu, graph, group, &known);
+        let program = compile::compile(gpu.library.api(), &target, request, &known, &mut own)?;
         let graph = request.graph;
         let results: Vec<MemRef> = graph.outputs().iter().map(|&v| fuse::resolve(graph, v)).collect();
         let mut written: Vec<ValueId> = results.iter().map(|r| r.base).collect();
@@ -141,23 +147,24 @@ impl CudaExecutable {
             Step::Own { kernel, .. } => {
                 kernel.run(stream, &|v| addresses.of(v), addresses.place(Place::Workspace(at)), scalars)
             }
-            Step::Copy { value, dims, strides, .. } => {
-                let seen = compile::expanded(&fuse::resolve(graph, *value), dims);
-                let dtype = graph.value(*value).dtype;
-                let from = addresses.of(seen.base) as i64 + seen.offset * dtype.size() as i64;
-                let layout = (dims, &seen.strides, strides);
-                stream.rearrange(from as u64, layout, (dtype, dtype), addresses.place(Place::Copy(*value)))
+            Step::Copy { value, kernel, .. } => {
+                let from = self.address_of_view(addresses, *value);
+                let to = addresses.place(Place::Copy(*value));
+                copy(stream, kernel, from, to)
             }
-            Step::View { group } => {
+            Step::View { group, kernel } => {
                 let node = graph.node(group.nodes[group.nodes.len() - 1]);
-                let seen = fuse::resolve(graph, node.inputs[0]);
-                let dtype = graph.value(node.output).dtype;
-                let from = addresses.of(seen.base) as i64 + seen.offset * dtype.size() as i64;
-                // Both are in row-major order of their elements, whatever the dims.
-                let layout = (&seen.dims, &seen.strides, &seen.dims.contiguous_strides());
-                stream.rearrange(from as u64, layout, (dtype, dtype), addresses.of(node.output))
+                let from = self.address_of_view(addresses, node.inputs[0]);
+                copy(stream, kernel, from, addresses.of(node.output))
             }
         }
+    }
+
+    /// Where the first element of a value lies, through its views.
+    fn address_of_view(&self, addresses: &Addresses<'_>, value: ValueId) -> u64 {
+        let graph = &*self.program.graph;
+        let seen = fuse::resolve(graph, value);
+        (addresses.of(seen.base) as i64 + seen.offset * graph.value(value).dtype.size() as i64) as u64
     }
 
     /// Runs a plan on the stream of the thread's handle.
@@ -232,6 +239,11 @@ impl CudaExecutable {
     }
 }
 
+/// Queues a copying kernel, whose graph has one argument (its first value) and one result.
+fn copy(stream: &GpuStream, kernel: &Kernel, from: u64, to: u64) -> Result<()> {
+    kernel.run(stream, &|v| if v.index() == 0 { from } else { to }, 0, &[])
+}
+
 /// Bytes of a dense value.
 fn bytes(graph: &Graph, v: ValueId) -> usize {
     graph.value(v).dims.numel() * graph.value(v).dtype.size()
@@ -256,7 +268,7 @@ fn plan_memory(program: &Program<Arc<Kernel>>, written: &[ValueId]) -> (Vec<(Pla
                 add(Place::Workspace(at), kernel.scratch(), at);
                 &group.outputs
             }
-            Step::View { group } => &group.outputs,
+            Step::View { group, .. } => &group.outputs,
             Step::Copy { value, dims, .. } => {
                 add(Place::Copy(*value), (dims.numel() * graph.value(*value).dtype.size()) as u64, at);
                 &[]
@@ -283,7 +295,7 @@ fn reads(graph: &Graph, step: &Step<Arc<Kernel>>) -> Vec<Place> {
     let base = |v: &ValueId| Place::Value(fuse::resolve(graph, *v).base);
     match step {
         Step::Copy { value, .. } => vec![base(value)],
-        Step::View { group } | Step::Own { group, .. } | Step::Cudnn { group, .. } => {
+        Step::View { group, .. } | Step::Own { group, .. } | Step::Cudnn { group, .. } => {
             let views = group.nodes.iter().flat_map(|n| graph.node(*n).inputs.iter());
             group.inputs.iter().chain(views).flat_map(|v| [base(v), Place::Copy(*v)]).collect()
         }
@@ -358,6 +370,14 @@ impl Executable for CudaExecutable {
             cuts: self.program.cut_texts(),
             source: PlanSource::Built,
         }
+    }
+
+    fn to_bytes(&self) -> Result<Option<Vec<u8>>> {
+        self.program.known(|kernel| kernel.code())?.to_bytes().map(Some)
+    }
+
+    fn compiled(&self) -> usize {
+        self.program.compiled()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -3,9 +3,11 @@
 use super::{Gpu, GpuStream};
 use crate::error::cuda;
 use crate::jit::{self, Argument, BLOCK, Source, nvrtc};
+use crate::plan::Known;
 use cudarc::driver::{result, sys};
 use fused_graph_core::Result;
-use fused_graph_core::ir::{ScalarType, ValueId};
+use fused_graph_core::fuse::Group;
+use fused_graph_core::ir::{Graph, ScalarType, ValueId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -15,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(super) struct Kernel {
     source: Source,
+    /// The compiled code.
+    code: Vec<u8>,
     functions: Vec<Function>,
 }
 
@@ -31,14 +35,17 @@ unsafe impl Sync for Function {}
 pub(super) struct Kernels(Mutex<HashMap<String, Arc<Kernel>>>);
 
 impl Kernels {
-    /// The kernels of a source. The context is current.
-    pub(super) fn get(&self, gpu: &Gpu, source: Source) -> Result<Arc<Kernel>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&source.code).cloned();
+    /// The kernels of a source, compiled unless the code is known. The context is current.
+    pub(super) fn get(&self, gpu: &Gpu, source: Source, known: Option<&[u8]>) -> Result<Arc<Kernel>> {
+        let loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&source.code).cloned();
         // The same code launched otherwise is another kernel to us.
-        if let Some(kernel) = known.filter(|k| k.source == source) {
+        if let Some(kernel) = loaded.filter(|k| k.source == source) {
             return Ok(kernel);
         }
-        let cubin = nvrtc::compile(&source.code, gpu.sm)?;
+        let cubin = match known {
+            Some(code) => code.to_vec(),
+            None => nvrtc::compile(&source.code, gpu.sm)?,
+        };
         // SAFETY: the image is a whole cubin, which the driver copies.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(|e| cuda("loading a generated kernel", e))?;
@@ -49,7 +56,7 @@ impl Kernels {
             let function = unsafe { result::module::get_function(module, name) };
             functions.push(Function(function.map_err(|e| cuda("finding a generated kernel", e))?));
         }
-        let kernel = Arc::new(Kernel { source, functions });
+        let kernel = Arc::new(Kernel { source, code: cubin, functions });
         let code = kernel.source.code.clone();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(code, Arc::clone(&kernel));
         Ok(kernel)
@@ -57,6 +64,11 @@ impl Kernels {
 }
 
 impl Kernel {
+    /// Source and compiled code.
+    pub(super) fn code(&self) -> (String, Vec<u8>) {
+        (self.source.code.clone(), self.code.clone())
+    }
+
     /// Bytes of scratch memory that a run needs.
     pub(super) fn scratch(&self) -> u64 {
         self.source.scratch
@@ -103,10 +115,8 @@ fn scalar_bytes(value: f64, ty: ScalarType) -> [u8; 8] {
 }
 
 /// The kernel of a group without a core.
-pub(super) fn of_group(
-    gpu: &Gpu,
-    graph: &fused_graph_core::ir::Graph,
-    group: &fused_graph_core::fuse::Group,
-) -> Result<Arc<Kernel>> {
-    gpu.kernels.get(gpu, jit::generate(graph, group)?)
+pub(super) fn of_group(gpu: &Gpu, graph: &Graph, group: &Group, known: &Known) -> Result<Arc<Kernel>> {
+    let source = jit::generate(graph, group)?;
+    let code = known.code(&source.code);
+    gpu.kernels.get(gpu, source, code)
 }

@@ -5,6 +5,7 @@ use super::{CudaExecutable, Gpu, kernels};
 use crate::context::Current;
 use crate::error::cuda;
 use crate::jit;
+use crate::plan::Known;
 use cudarc::driver::{CudaStream, result};
 use fused_graph_core::backend::{Accelerator, CompileRequest, DeviceBuffer, Executable};
 use fused_graph_core::layout::Dims;
@@ -62,7 +63,7 @@ impl GpuStream {
         target: u64,
     ) -> Result<()> {
         let (graph, group) = jit::copy_graph(dims, strides, to, source, dtype)?;
-        let kernel = kernels::of_group(self.gpu, &graph, &group)?;
+        let kernel = kernels::of_group(self.gpu, &graph, &group, &Known::default())?;
         let output = graph.outputs()[0];
         kernel.run(self, &|v| if v == output { target } else { from }, 0, &[])
     }

@@ -51,7 +51,7 @@ pub fn kernels(gpu: &str, graph: Graph) -> Result<Program<()>> {
 pub fn kernels_with(gpu: &str, graph: Graph, options: &Options, alignment: u32) -> Result<Program<()>> {
     let graph = Arc::new(graph);
     let alignments = vec![alignment; graph.inputs().count()];
-    compile_for(gpu, &CompileRequest { graph: &graph, options, alignments: &alignments })
+    compile_for(gpu, &CompileRequest::new(&graph, options, &alignments))
 }
 
 /// One line a kernel: who runs it and what is in it.

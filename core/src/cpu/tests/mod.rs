@@ -78,7 +78,8 @@ pub(super) fn tolerance(dtype: DType) -> f64 {
 }
 
 pub(super) fn run(graph: &Arc<Graph>, tensors: &[Tensor], scalars: &[f64]) -> (Vec<Tensor>, Explain) {
-    let request = CompileRequest { graph, options: &Options::DEFAULT, alignments: &vec![16; tensors.len()] };
+    let alignments = vec![16; tensors.len()];
+    let request = CompileRequest::new(graph, &Options::DEFAULT, &alignments);
     let executable = crate::cpu::compile(&request).unwrap();
     let refs: Vec<&Tensor> = tensors.iter().collect();
     let launch = Launch { device: &Device::CPU, tensors: &refs, scalars };

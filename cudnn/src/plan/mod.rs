@@ -1,0 +1,187 @@
+//! From an operation graph to a plan: heuristics, filters, and the first configuration that builds; or a plan that is remembered.
+
+mod choice;
+mod filter;
+mod offer;
+mod stored;
+
+pub use choice::Choice;
+pub(crate) use filter::{Facts, Wanted};
+pub(crate) use offer::{Offer, offers};
+pub use stored::{Answer, Known, KnownKernel, StoredPlan};
+
+use crate::descriptor::{Descriptor, HandleAttribute};
+use crate::log;
+use crate::lower::{Binding, Lowered, Refusal};
+use crate::target::Target;
+use cudnn_sys::{Api, AttributeName, AttributeType, DescriptorType};
+use fused_graph_core::{Error, Result};
+use std::time::Instant;
+
+/// A plan that builds, with what it needs at launch.
+#[derive(Debug)]
+pub struct KernelPlan {
+    /// The plan. Kept alive by whoever may still launch it.
+    pub(crate) descriptor: Descriptor,
+    /// What is behind its ids.
+    pub bindings: Vec<Binding>,
+    /// Bytes of workspace.
+    pub workspace: u64,
+    /// Engine and knobs.
+    pub choice: Choice,
+    /// The notes of its engine, in words.
+    pub notes: Vec<String>,
+    /// Milliseconds it took to find and build it, or to load it.
+    pub build_ms: f64,
+    /// Engines that were offered and refused before it, with their reasons.
+    pub refused: Vec<String>,
+    /// The order of its operations: see [`fuse::forms`](fused_graph_core::fuse::forms).
+    pub form: u8,
+    /// Whether it was made from bytes, without compiling.
+    pub loaded: bool,
+}
+
+impl KernelPlan {
+    /// The plan in cuDNN's own form, for exactly this version of cuDNN.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let name = AttributeName::EXECUTION_PLAN_JSON_REPRESENTATION;
+        let size = self.descriptor.count(name, AttributeType::CHAR)?;
+        self.descriptor.get::<u8>(name, size)
+    }
+}
+
+/// The first plan of the heuristics' offers that builds.
+pub(crate) fn build(
+    api: &'static Api,
+    target: &Target,
+    lowered: Lowered,
+    wanted: &Wanted<'_>,
+) -> Result<KernelPlan, Refusal> {
+    let start = Instant::now();
+    let (found, messages) = log::collect(api, || search(api, target, &lowered, wanted));
+    let refusals = messages.iter().flat_map(|m| m.refusals()).collect();
+    let mut reasons: Vec<String> = log::distinct(refusals).iter().map(|(r, _)| r.to_string()).collect();
+    match found {
+        Ok((descriptor, offer)) => {
+            let mut plan = of_offer(descriptor, lowered.bindings, &offer, start)?;
+            plan.refused = reasons;
+            Ok(plan)
+        }
+        Err(own) => {
+            reasons.extend(own);
+            if reasons.is_empty() {
+                reasons.push("no engine of this cuDNN offers itself for it".to_owned());
+            }
+            Err(Refusal::Unsupported(reasons))
+        }
+    }
+}
+
+fn search(
+    api: &'static Api,
+    target: &Target,
+    lowered: &Lowered,
+    wanted: &Wanted<'_>,
+) -> Result<(Descriptor, Offer), Vec<String>> {
+    let mut reasons = Vec::new();
+    let attempt = |offer: Offer| match wanted.refuses(&offer) {
+        Some(reason) => Err(reason),
+        None => match finish(api, target, &offer) {
+            Ok(plan) => Ok((plan, offer)),
+            Err(e) => Err(format!("{}: {}", offer.choice, e.message())),
+        },
+    };
+    if let Some(text) = wanted.options.engine {
+        let by_hand = text.parse().and_then(|choice| {
+            Offer::by_hand(api, target, &lowered.graph, &choice, wanted.options.sm_count)
+                .map_err(|e| e.context(format!("`engine = {text:?}`")))
+        });
+        return by_hand.map_err(|e| vec![e.message().to_owned()]).and_then(|o| attempt(o).map_err(|e| vec![e]));
+    }
+    for mode in wanted.options.heuristics {
+        match offers(api, target, &lowered.graph, *mode, wanted.options.sm_count) {
+            Ok(offers) => {
+                for offer in offers {
+                    match attempt(offer) {
+                        Ok(found) => return Ok(found),
+                        Err(reason) => reasons.push(reason),
+                    }
+                }
+            }
+            Err(e) => reasons.push(e.message().to_owned()),
+        }
+    }
+    reasons.dedup();
+    Err(reasons)
+}
+
+/// The plan of one offer.
+#[allow(dead_code, reason = "tuning builds every offer")]
+pub(crate) fn build_offer(
+    api: &'static Api,
+    target: &Target,
+    bindings: &[Binding],
+    offer: &Offer,
+) -> Result<KernelPlan> {
+    let start = Instant::now();
+    of_offer(finish(api, target, offer)?, bindings.to_vec(), offer, start)
+}
+
+fn of_offer(descriptor: Descriptor, bindings: Vec<Binding>, offer: &Offer, start: Instant) -> Result<KernelPlan> {
+    Ok(KernelPlan {
+        workspace: workspace(&descriptor)?,
+        descriptor,
+        bindings,
+        choice: offer.choice.clone(),
+        notes: offer.notes.iter().map(|n| n.to_string()).collect(),
+        build_ms: start.elapsed().as_secs_f64() * 1e3,
+        refused: Vec::new(),
+        form: 0,
+        loaded: false,
+    })
+}
+
+/// A plan from its bytes; nothing is compiled.
+pub(crate) fn load(api: &'static Api, target: &Target, lowered: Lowered, stored: &StoredPlan) -> Result<KernelPlan> {
+    let start = Instant::now();
+    let descriptor = Descriptor::build(api, DescriptorType::EXECUTION_PLAN, |d| {
+        d.set(AttributeName::EXECUTION_PLAN_JSON_REPRESENTATION, &stored.json)?;
+        set_target(d, target)
+    })?;
+    Ok(KernelPlan {
+        workspace: workspace(&descriptor)?,
+        descriptor,
+        bindings: lowered.bindings,
+        choice: stored.choice.clone(),
+        notes: stored.notes.clone(),
+        build_ms: start.elapsed().as_secs_f64() * 1e3,
+        refused: stored.refused.clone(),
+        form: stored.form,
+        loaded: true,
+    })
+}
+
+fn finish(api: &'static Api, target: &Target, offer: &Offer) -> Result<Descriptor> {
+    Descriptor::build(api, DescriptorType::EXECUTION_PLAN, |d| {
+        d.set_descriptors(AttributeName::EXECUTION_PLAN_ENGINE_CONFIG, &[&offer.config])?;
+        set_target(d, target)
+    })
+}
+
+fn set_target(d: &mut Descriptor, target: &Target) -> Result<()> {
+    match (target.properties(), target.handle()) {
+        (Some(p), _) => d.set_descriptors(AttributeName::EXECUTION_PLAN_DEVICEPROP, &[p]),
+        (None, Some(handle)) => d.set(AttributeName::EXECUTION_PLAN_HANDLE, &[HandleAttribute(handle)]),
+        (None, None) => Ok(()),
+    }
+}
+
+fn workspace(plan: &Descriptor) -> Result<u64> {
+    let bytes = plan.get::<i64>(AttributeName::EXECUTION_PLAN_WORKSPACE_SIZE, 1)?;
+    Ok(bytes.first().copied().unwrap_or(0).max(0) as u64)
+}
+
+/// The error of a function that no kernel can run.
+pub(crate) fn unsupported(what: &str, reasons: &[String]) -> Error {
+    Error::unsupported(format!("{what}:\n  {}", reasons.join("\n  ")))
+}
