@@ -87,6 +87,6 @@ impl CudaDevice for Device {
 #[doc(hidden)]
 pub mod __private {
     pub use fused_graph_core::backend::{Heuristics, Options};
-    pub use fused_graph_core::site::{Call, Inputs, KeyWriter, Meta, Site};
+    pub use fused_graph_core::site::{Call, Field, Inputs, KeyWriter, Meta, Site};
     pub use fused_graph_core::trace::Binding;
 }

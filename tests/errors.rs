@@ -35,15 +35,24 @@ fn listing(cases: Vec<(&str, ErrorKind, Result<(), Error>)>) -> String {
     out
 }
 
+#[fused_graph]
+fn scaled_conv(x: &Tensor, w: &Tensor, s: &Tensor) -> Tensor {
+    per_channel(s) - conv2d(x, w)
+}
+
 #[test]
 fn shapes() {
+    let per_channel = |s: &[i64]| scaled_conv(&t(&[1, 3, 8, 8]), &t(&[4, 3, 3, 3]), &t(s)).map(drop);
     let conv = |x: &[i64], w: &[i64], b: &[i64]| conv_bias_relu(&t(x), &t(w), &t(b)).map(drop);
     let mm = |x: &[i64], w: &[i64], b: &[i64]| linear(&t(x), &t(w), &t(b)).map(drop);
+    assert!(per_channel(&[4]).is_ok() && per_channel(&[1]).is_ok() && per_channel(&[]).is_ok());
     insta::assert_snapshot!(listing(vec![
         ("data of rank 3", ErrorKind::Shape, conv(&[3, 8, 8], &[4, 3, 3, 3], &[4])),
         ("weights of rank 3", ErrorKind::Shape, conv(&[1, 3, 8, 8], &[4, 3, 9], &[4])),
         ("channels that do not fit", ErrorKind::Shape, conv(&[1, 5, 8, 8], &[4, 3, 3, 3], &[4])),
         ("a bias of the wrong length", ErrorKind::Shape, conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[5])),
+        ("per channel, of the wrong length", ErrorKind::Shape, per_channel(&[3])),
+        ("per channel, of rank 2", ErrorKind::Shape, per_channel(&[4, 1])),
         ("a filter larger than the data", ErrorKind::Shape, conv(&[1, 3, 2, 2], &[4, 3, 7, 7], &[4])),
         ("an empty batch", ErrorKind::Shape, conv(&[0, 3, 8, 8], &[4, 3, 3, 3], &[4])),
         ("inner extents that differ", ErrorKind::Shape, mm(&[4, 5], &[6, 7], &[7])),

@@ -15,6 +15,7 @@
 // Operations imported by name: a call with named options counts as a use.
 use fused_graph::ops::{conv2d, matmul, relu, sum};
 use fused_graph::{Attr, Device, Element, Tensor, f16, fused_graph};
+use std::marker::PhantomData;
 
 /// An attribute with variants of every kind.
 #[derive(Attr, Clone, Copy)]
@@ -129,6 +130,45 @@ fn an_attribute_is_part_of_the_key() {
     assert_eq!(keyed::stats().plans_built, 6);
     keyed::clear();
     assert_eq!(keyed::stats().plans_in_memory, 0);
+}
+
+/// A type as a value, and floats within an attribute.
+#[derive(Attr, Clone)]
+pub struct Typed<T> {
+    element: PhantomData<T>,
+    slope: f32,
+    clip: Option<f64>,
+    weights: [f32; 2],
+    more: Vec<f64>,
+}
+
+#[test]
+fn markers_and_floats_are_fields_of_an_attribute() {
+    #[fused_graph]
+    fn keyed<T: Element>(x: &Tensor, typed: Typed<T>) -> Tensor {
+        let Typed { slope, clip, weights, more, .. } = typed;
+        let y = x * slope + clip.unwrap_or(0.0) + weights[1] + more.len() as f64;
+        fused_graph::ops::cast(y, T::DTYPE)
+    }
+    fn typed<T>() -> Typed<T> {
+        Typed { element: PhantomData, slope: 2.0, clip: None, weights: [0.0, 1.0], more: vec![0.5] }
+    }
+    let x = input();
+    let half = [
+        typed(),
+        Typed { slope: 2.0_f32.next_up(), ..typed() },
+        Typed { clip: Some(0.0), ..typed() },
+        Typed { clip: Some(-0.0), ..typed() },
+        Typed { weights: [-0.0, 1.0], ..typed() },
+        Typed { more: vec![0.5, 0.5], ..typed() },
+    ];
+    for value in half.iter().chain(&half) {
+        keyed::<f16>(&x, value.clone()).unwrap();
+    }
+    assert_eq!(keyed::stats().plans_built, 6);
+    let y = keyed::<f32>(&x, typed()).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [0.0, 6.0, 8.0, -6.0]);
+    assert_eq!(keyed::stats().plans_built, 7);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::diagnostics::{self as says, Errors};
 use crate::krate::Krate;
-use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{format_ident, quote_spanned};
-use syn::{Attribute, Data, DeriveInput, Fields, GenericParam, Generics, Member, Token};
+use proc_macro2::{Ident, Literal, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote_spanned};
+use syn::{Attribute, Data, DeriveInput, Field, Fields, Generics, Member, Token, WherePredicate, parse_quote};
 
 /// The implementation of `Attr` for a struct or an enum.
 pub(crate) fn attr(item: TokenStream) -> TokenStream {
@@ -50,7 +50,7 @@ fn krate(attrs: &[Attribute], errors: &mut Errors) -> Krate {
 }
 
 fn implementation(krate: &Krate, item: &DeriveInput, body: &TokenStream) -> TokenStream {
-    let (name, generics) = (&item.ident, bounded(&item.generics, krate));
+    let (name, generics) = (&item.ident, bounded(item, krate));
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     quote_spanned! {Span::mixed_site()=>
         #[automatically_derived]
@@ -60,16 +60,33 @@ fn implementation(krate: &Krate, item: &DeriveInput, body: &TokenStream) -> Toke
     }
 }
 
-/// Every type parameter is an `Attr` itself, as with the standard derives.
-fn bounded(generics: &Generics, krate: &Krate) -> Generics {
-    let mut generics = generics.clone();
-    for param in &mut generics.params {
-        if let GenericParam::Type(ty) = param {
-            let bound = quote_spanned!(Span::mixed_site()=> #krate::Attr);
-            ty.bounds.push(syn::TypeParamBound::Verbatim(bound));
-        }
+/// Where a field's type mentions a type parameter, that type is bound, not the parameter: of `PhantomData<T>` nothing is asked of `T`.
+fn bounded(item: &DeriveInput, krate: &Krate) -> Generics {
+    let mut generics = item.generics.clone();
+    let names: Vec<Ident> = generics.type_params().map(|param| param.ident.clone()).collect();
+    let open = fields(&item.data).filter(|field| mentions(field.ty.to_token_stream(), &names));
+    let bounds: Vec<WherePredicate> =
+        open.map(|Field { ty, .. }| parse_quote!(#ty: #krate::__private::Field)).collect();
+    if !bounds.is_empty() {
+        generics.make_where_clause().predicates.extend(bounds);
     }
     generics
+}
+
+fn fields(data: &Data) -> Box<dyn Iterator<Item = &Field> + '_> {
+    match data {
+        Data::Struct(data) => Box::new(data.fields.iter()),
+        Data::Enum(data) => Box::new(data.variants.iter().flat_map(|variant| &variant.fields)),
+        Data::Union(_) => Box::new(std::iter::empty()),
+    }
+}
+
+fn mentions(tokens: TokenStream, names: &[Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => names.contains(&ident),
+        TokenTree::Group(group) => mentions(group.stream(), names),
+        _ => false,
+    })
 }
 
 /// A `match` over all variants; a struct is its only one and has no index.
@@ -95,11 +112,11 @@ fn arm(krate: &Krate, index: usize, name: Option<&Ident>, fields: &Fields) -> To
         .members()
         .zip(fields)
         .enumerate()
-        .map(|(i, (member, field)): (usize, (Member, &syn::Field))| {
+        .map(|(i, (member, field)): (usize, (Member, &Field))| {
             let value = format_ident!("field{i}", span = Span::mixed_site());
             let place = Span::mixed_site().located_at(syn::spanned::Spanned::span(&field.ty));
             let (krate, value_there) = (krate.at(place), Ident::new(&value.to_string(), place));
-            let write = quote_spanned!(place=> #krate::Attr::encode(#value_there, key););
+            let write = quote_spanned!(place=> #krate::__private::Field::encode_field(#value_there, key););
             (quote_spanned!(Span::mixed_site()=> #member: #value), write)
         })
         .unzip();

@@ -57,7 +57,7 @@ use proc_macro2::TokenStream;
 /// |---|---|
 /// | `&Tensor` | an operand; its dims, strides, element type and alignment are part of the plan's key |
 /// | `Option<&Tensor>` | an operand that may be absent; its presence is part of the key, in the body it is an `Option<Expr>` |
-/// | `f32`, `f64` | a host scalar: an `Expr` in the body, handed over by value at each launch, never part of a plan |
+/// | `f32`, `f64`, by these names | a host scalar: an `Expr` in the body, handed over by value at each launch, never part of a plan |
 /// | `bool`, integers, `&'static str`, types with `#[derive(Attr)]` | a plain value in the body; each value has a plan of its own |
 ///
 /// Type parameters (`'static`) and const parameters work; each instance has plans of its own. A parameter is a plain name, `mut name` or
@@ -127,8 +127,8 @@ pub fn fused_graph(args: proc_macro::TokenStream, item: proc_macro::TokenStream)
 /// }
 /// ```
 ///
-/// The variant and every field are written into the key; fields and type parameters are `Attr` themselves. With
-/// `#[attr(crate = path)]` the library is looked for at `path` instead of `::fused_graph`.
+/// The variant and every field are written into the key. Fields are `Attr` themselves, or floats, which are baked into the plan: only a plain
+/// parameter `f32` or `f64` is a host scalar. With `#[attr(crate = path)]` the library is looked for at `path` instead of `::fused_graph`.
 #[proc_macro_derive(Attr, attributes(attr))]
 pub fn derive_attr(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let item = TokenStream::from(item);

@@ -2,12 +2,14 @@
 
 use super::KeyWriter;
 use crate::dtype::DType;
+use std::marker::PhantomData;
 
 /// A type whose values can be static parameters of an annotated function: each value has plans of its own. Derivable.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a parameter of a `#[fused_graph]` function",
-    label = "not a tensor, a host scalar (f32, f64) or a static attribute",
-    note = "tensors are `&Tensor` or `Option<&Tensor>`; for your own types use `#[derive(Attr)]`"
+    message = "`{Self}` cannot be a static parameter of a `#[fused_graph]` function",
+    label = "neither a tensor, nor a host scalar written `f32` or `f64`, nor an `Attr`",
+    note = "tensors are `&Tensor` or `Option<&Tensor>`; for your own types use `#[derive(Attr)]`",
+    note = "a host scalar is a parameter of its own, written `f32` or `f64` and not under another name"
 )]
 pub trait Attr {
     /// Writes the value so that two values that differ write differently.
@@ -37,20 +39,6 @@ impl Attr for i128 {
     }
 }
 
-/// By bits: a float inside an attribute is baked into the plan, so two that differ in the last bit are two plans.
-impl Attr for f32 {
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.word(self.to_bits() as u64);
-    }
-}
-
-/// By bits, as for `f32`.
-impl Attr for f64 {
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.word(self.to_bits());
-    }
-}
-
 impl Attr for str {
     fn encode(&self, key: &mut KeyWriter<'_>) {
         key.bytes(self.as_bytes());
@@ -70,6 +58,11 @@ impl Attr for DType {
 }
 
 impl Attr for () {
+    fn encode(&self, _: &mut KeyWriter<'_>) {}
+}
+
+/// Writes nothing: the types of a function's instance are part of its key already.
+impl<T: ?Sized> Attr for PhantomData<T> {
     fn encode(&self, _: &mut KeyWriter<'_>) {}
 }
 
@@ -121,3 +114,45 @@ macro_rules! tuples {
     )*};
 }
 tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
+
+/// What a field of a derived attribute may be: an attribute, or floats. These are no attributes themselves, since a parameter that is a float is
+/// a host scalar: an alias of `f32` must not quietly become part of the key.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of a type that derives `Attr`",
+    label = "neither an attribute nor floats",
+    note = "fields are `Attr` themselves, or `f32` and `f64`, alone or in an `Option`, an array or a `Vec`"
+)]
+pub trait Field {
+    /// Writes the value so that two values that differ write differently.
+    fn encode_field(&self, key: &mut KeyWriter<'_>);
+}
+
+impl<T: Attr + ?Sized> Field for T {
+    fn encode_field(&self, key: &mut KeyWriter<'_>) {
+        self.encode(key);
+    }
+}
+
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        /// By bits: baked into the plan, so two that differ in the last one are two plans.
+        impl Field for $t {
+            fn encode_field(&self, key: &mut KeyWriter<'_>) { key.word(u64::from(self.to_bits())); }
+        }
+
+        impl Field for Option<$t> {
+            fn encode_field(&self, key: &mut KeyWriter<'_>) { self.map(<$t>::to_bits).encode(key); }
+        }
+
+        impl<const N: usize> Field for [$t; N] {
+            fn encode_field(&self, key: &mut KeyWriter<'_>) { self.map(<$t>::to_bits).encode(key); }
+        }
+
+        impl Field for Vec<$t> {
+            fn encode_field(&self, key: &mut KeyWriter<'_>) {
+                self.iter().map(|v| v.to_bits()).collect::<Vec<_>>().encode(key);
+            }
+        }
+    )*};
+}
+floats!(f32, f64);

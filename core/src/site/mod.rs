@@ -10,7 +10,7 @@ mod key;
 mod plan;
 mod returns;
 
-pub use attr::Attr;
+pub use attr::{Attr, Field};
 pub use cache::{Site, Stats};
 pub use call::{Call, Inputs};
 pub use key::KeyWriter;

@@ -161,6 +161,11 @@ fn with_value<R>(e: Expr, f: impl FnOnce(&crate::ir::Value) -> R) -> Option<R> {
     })
 }
 
+/// A value as texts show it.
+fn describe(e: Expr) -> String {
+    TRACER.with_borrow(|t| t.as_ref().and_then(|t| Some(t.graph.describe(e.id(t.serial).ok()?))).unwrap_or_default())
+}
+
 impl Tracer {
     fn fail(&mut self, op: &str, error: Error, loc: SourceLoc) -> Expr {
         let text = format!("`{op}` in `{}` at {loc}: {}", self.graph.name(), error.message());

@@ -5,7 +5,7 @@
 
 use super::expr::emit_at;
 pub use super::options::*;
-use super::{Expr, emit, fail};
+use super::{Expr, describe, emit, fail};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ConvAttrs, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SourceLoc, ViewOp};
@@ -26,14 +26,32 @@ pub(super) fn pointwise(mode: PointwiseMode, params: Params, operands: &[Expr], 
         let plain: Vec<Expr> = operands.iter().map(|&e| Expr { channel: false, ..e }).collect();
         return Expr { channel: true, ..emit(Op::Pointwise(mode, params), &plain, loc) };
     };
+    if let Err(error) = check_channels(operands, rank) {
+        return fail(mode.info().name, error, loc);
+    }
     let shaped: Vec<Expr> = operands.iter().map(|&e| if e.channel { shape_channel(e, rank, loc) } else { e }).collect();
     emit(Op::Pointwise(mode, params), &shaped, loc)
+}
+
+/// Said here, where the operand still has the dims that the user gave it.
+fn check_channels(operands: &[Expr], rank: usize) -> Result<()> {
+    let full = operands.iter().filter(|e| !e.channel && e.rank() == rank).max_by_key(|e| e.dim(1));
+    let Some(full) = full else { return Ok(()) };
+    let channels = full.dim(1);
+    match operands.iter().find(|e| e.channel && e.rank() == 1 && ![1, channels].contains(&e.dim(0)) && channels != 1) {
+        Some(e) => Err(Error::shape(format!(
+            "{} does not hold a value for each of the {channels} channels (axis 1) of {}",
+            describe(*e),
+            describe(*full)
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// `[C]` as `[C, 1, …]` so that it lies on axis 1 of a tensor of this rank.
 fn shape_channel(e: Expr, rank: usize, loc: SourceLoc) -> Expr {
     let plain = Expr { channel: false, ..e };
-    if rank == 2 {
+    if rank == 2 || e.rank() == 0 {
         return plain;
     }
     let dims = Dims::splat(1, rank - 1).with(0, e.dim(0));

@@ -27,6 +27,14 @@ fn not_an_attribute(x: &Tensor, config: Config, factor: Option<&'static Config>)
     relu(x)
 }
 
+type Alpha = f32;
+
+// A float under another name would be baked into the plan in silence.
+#[fused_graph]
+fn alias(x: &Tensor, alpha: Alpha, clip: (f32, f32)) -> Tensor {
+    alpha * x + clip.0
+}
+
 fn main() {
     let _ = no_tensor(1.0, true);
     parameters::clear();
