@@ -7,6 +7,7 @@ use crate::explain::Explain;
 use crate::ir::Graph;
 use crate::layout::Dims;
 use crate::tensor::Tensor;
+use crate::tune::{TuneOptions, TuneReport};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt::Debug;
@@ -44,6 +45,13 @@ pub trait Accelerator: Send + Sync + Debug {
     fn synchronize(&self) -> Result<()>;
     /// Turns a graph into something that runs on this GPU.
     fn compile(&self, request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>>;
+    /// The same with the engines that are fastest on the arguments of a launch, which are only read.
+    fn tune(
+        &self,
+        request: &CompileRequest<'_>,
+        launch: &Launch<'_>,
+        options: &TuneOptions,
+    ) -> Result<(Arc<dyn Executable>, TuneReport)>;
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
 }

@@ -14,6 +14,7 @@ pub mod options;
 pub mod site;
 pub mod tensor;
 pub mod trace;
+pub mod tune;
 
 pub use device::Device;
 pub use dtype::{DType, Element};

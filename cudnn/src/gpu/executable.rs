@@ -121,6 +121,11 @@ impl CudaExecutable {
         }
     }
 
+    /// What was compiled.
+    pub(super) fn program(&self) -> &Program<Arc<Kernel>> {
+        &self.program
+    }
+
     /// The first plan of cuDNN's, for measuring its parts.
     pub(super) fn first_plan(&self) -> Option<(usize, &KernelPlan)> {
         self.program.steps.iter().enumerate().find_map(|(at, step)| match step {
@@ -191,7 +196,7 @@ impl CudaExecutable {
         values: &mut Values,
     ) -> Result<Descriptor> {
         for binding in plan.bindings.iter().filter(|b| matches!(b.source, Source::Scalar(_))) {
-            values.push(self.scalar(binding, scalars));
+            values.push(scalar_word(&self.program.graph, binding, scalars));
         }
         let mut next = values.as_mut_ptr();
         let mut uids: SmallVec<[i64; 16]> = SmallVec::new();
@@ -226,26 +231,27 @@ impl CudaExecutable {
         let status = unsafe { (api.backend_execute)(handle, plan.descriptor.raw(), pack.raw()) };
         if status.is_success() { Ok(()) } else { Err(failure(api, status, "running a plan")) }
     }
+}
 
-    fn scalar(&self, binding: &Binding, scalars: &[f64]) -> [u8; 8] {
-        let Source::Scalar(v) = binding.source else { return [0; 8] };
-        let value = oracle::scalar_value(&self.program.graph, v, scalars);
-        let mut word = [0; 8];
-        match binding.dtype {
-            DType::I32 => word[..4].copy_from_slice(&(value as i32).to_ne_bytes()),
-            _ => word[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
-        }
-        word
+/// The value of a host scalar as cuDNN reads it.
+pub(super) fn scalar_word(graph: &Graph, binding: &Binding, scalars: &[f64]) -> [u8; 8] {
+    let Source::Scalar(v) = binding.source else { return [0; 8] };
+    let value = oracle::scalar_value(graph, v, scalars);
+    let mut word = [0; 8];
+    match binding.dtype {
+        DType::I32 => word[..4].copy_from_slice(&(value as i32).to_ne_bytes()),
+        _ => word[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
     }
+    word
 }
 
 /// Queues a copying kernel, whose graph has one argument (its first value) and one result.
-fn copy(stream: &GpuStream, kernel: &Kernel, from: u64, to: u64) -> Result<()> {
+pub(super) fn copy(stream: &GpuStream, kernel: &Kernel, from: u64, to: u64) -> Result<()> {
     kernel.run(stream, &|v| if v.index() == 0 { from } else { to }, 0, &[])
 }
 
 /// Bytes of a dense value.
-fn bytes(graph: &Graph, v: ValueId) -> usize {
+pub(super) fn bytes(graph: &Graph, v: ValueId) -> usize {
     graph.value(v).dims.numel() * graph.value(v).dtype.size()
 }
 

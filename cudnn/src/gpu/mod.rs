@@ -7,6 +7,7 @@ mod kernels;
 mod measure;
 mod pool;
 mod stream;
+mod tune;
 
 pub use executable::CudaExecutable;
 pub use stream::GpuStream;
@@ -26,12 +27,41 @@ pub struct Gpu {
     context: Arc<CudaContext>,
     library: &'static Library,
     sm: u32,
+    name: String,
+    rates: Rates,
     description: String,
     kernels: Kernels,
     /// Handles that threads left behind when they ended.
     handles: Mutex<Vec<handle::Raw>>,
     /// The stream of `Device::cuda`.
     first: OnceCell<Arc<GpuStream>>,
+}
+
+/// What a GPU does at most; infinite where the driver does not say.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    multiprocessors: u32,
+    clock_hz: f64,
+    bytes_per_second: f64,
+    l2_bytes: usize,
+}
+
+impl Rates {
+    fn read(context: &CudaContext, multiprocessors: u32) -> Rates {
+        use sys::CUdevice_attribute::*;
+        let read = |attribute| context.attribute(attribute).ok().filter(|&v| v > 0).map(f64::from);
+        let clock = read(CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|khz| khz * 1e3);
+        let memory = read(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).map(|khz| khz * 1e3);
+        let width = read(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+        // Two transfers a clock.
+        let bytes_per_second = memory.zip(width).map(|(hz, bits)| 2.0 * hz * bits / 8.0);
+        Rates {
+            multiprocessors,
+            clock_hz: clock.unwrap_or(f64::INFINITY),
+            bytes_per_second: bytes_per_second.unwrap_or(f64::INFINITY),
+            l2_bytes: read(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).unwrap_or(0.0) as usize,
+        }
+    }
 }
 
 impl Gpu {
@@ -62,9 +92,10 @@ impl Gpu {
             .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
             .map_err(|e| cuda("asking for the number of multiprocessors", e))?;
         let description = format!("{name} (sm_{sm}, {multiprocessors} SMs), cuDNN {}", library.version());
+        let rates = Rates::read(&context, multiprocessors as u32);
         let kernels = Kernels::default();
         let (handles, first) = (Mutex::new(Vec::new()), OnceCell::new());
-        Ok(Gpu { ordinal, context, library, sm, description, kernels, handles, first })
+        Ok(Gpu { ordinal, context, library, sm, name, rates, description, kernels, handles, first })
     }
 
     /// Its number.

@@ -7,8 +7,9 @@ use crate::error::cuda;
 use crate::jit;
 use crate::plan::Known;
 use cudarc::driver::{CudaStream, result};
-use fused_graph_core::backend::{Accelerator, CompileRequest, DeviceBuffer, Executable};
+use fused_graph_core::backend::{Accelerator, CompileRequest, DeviceBuffer, Executable, Launch};
 use fused_graph_core::layout::Dims;
+use fused_graph_core::tune::{TuneOptions, TuneReport};
 use fused_graph_core::{DType, Result, Tensor};
 use std::any::Any;
 use std::sync::Arc;
@@ -122,6 +123,16 @@ impl Accelerator for GpuStream {
 
     fn compile(&self, request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         Ok(Arc::new(CudaExecutable::compile(self, request)?))
+    }
+
+    fn tune(
+        &self,
+        request: &CompileRequest<'_>,
+        launch: &Launch<'_>,
+        options: &TuneOptions,
+    ) -> Result<(Arc<dyn Executable>, TuneReport)> {
+        let (tuned, report) = super::tune::tune(self, request, launch, options)?;
+        Ok((Arc::new(tuned), report))
     }
 
     fn as_any(&self) -> &dyn Any {

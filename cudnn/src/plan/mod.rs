@@ -116,7 +116,6 @@ fn search(
 }
 
 /// The plan of one offer.
-#[allow(dead_code, reason = "tuning builds every offer")]
 pub(crate) fn build_offer(
     api: &'static Api,
     target: &Target,
