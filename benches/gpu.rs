@@ -91,6 +91,39 @@ fn host_ns(dev: &Device, mut f: impl FnMut()) -> f64 {
     median(windows.collect())
 }
 
+/// With `--tune`: the time of the default, then tuning, then the time of what it chose.
+fn tuned_row(
+    dev: &Device,
+    kind: &str,
+    name: &str,
+    tune: impl Fn() -> fused_graph::Result<fused_graph::TuneReport>,
+    mut f: impl FnMut(),
+) {
+    let before = graphed_us(dev, &mut f);
+    let report = tune().unwrap();
+    let after = graphed_us(dev, &mut f);
+    let again = graphed_us(dev, &mut f);
+    let kernel = &report.kernels[0];
+    let best = kernel.best().unwrap();
+    println!(
+        "{{\"kind\": \"{kind}\", \"row\": \"{name}\", \"default\": {before:.3}, \"tuned\": {:.3}, \"over_default\": {:.3}, \"engine\": \"{} {}\", \"timed\": {}, \"kernels\": {}, \"seconds\": {:.1}}}",
+        after.min(again),
+        after.min(again) / before,
+        best.engine,
+        best.form,
+        report.timed(),
+        report.kernels.len(),
+        report.seconds
+    );
+    if std::env::args().any(|a| a == "--verbose") {
+        println!("{report}");
+    }
+}
+
+fn tuning() -> bool {
+    std::env::args().any(|a| a == "--tune")
+}
+
 fn row(dev: &Device, kind: &str, name: &str, engine: &str, mut f: impl FnMut()) {
     let (ours, graphed) = (gpu_us(dev, 50, &mut f), graphed_us(dev, &mut f));
     println!(
@@ -121,6 +154,12 @@ fn conv_rows(dev: &Device) {
         let w = half(&[k, c, r, r], 0.05, dev).channels_last().unwrap();
         let b = half(&[k], 1.0, dev);
         let p = r as i64 / 2;
+        if tuning() {
+            let name = format!("{n}x{c}x{h}x{h} k{k} r{r}");
+            let tune = || conv_bias_relu::tune(&x, &w, &b, p);
+            tuned_row(dev, "conv_bias_relu", &name, tune, || drop(conv_bias_relu(&x, &w, &b, p).unwrap()));
+            continue;
+        }
         let engine = kernels(&conv_bias_relu::explain(&x, &w, &b, p).unwrap());
         row(dev, "conv_bias_relu", &format!("{n}x{c}x{h}x{h} k{k} r{r}"), &engine, || {
             drop(conv_bias_relu(&x, &w, &b, p).unwrap())
@@ -138,6 +177,14 @@ fn matmul_rows(dev: &Device) {
     for ((bt, m, n, k), act) in rows {
         let (x, w, b) = (half(&[bt, m, k], 1.0, dev), half(&[bt, k, n], 0.05, dev), half(&[n], 1.0, dev));
         let name = format!("{bt}x{m}x{n}x{k} {act}");
+        if tuning() {
+            let tune = || linear_amax::tune(&x, &w, &b, 0.5, act);
+            let call = || drop(linear_amax(&x, &w, &b, 0.5, act).unwrap());
+            tuned_row(dev, "matmul_epilogue", &format!("{name} amax"), tune, call);
+            let tune = || linear::tune(&x, &w, &b, 0.5, act);
+            tuned_row(dev, "matmul_epilogue", &name, tune, || drop(linear(&x, &w, &b, 0.5, act).unwrap()));
+            continue;
+        }
         let engine = kernels(&linear_amax::explain(&x, &w, &b, 0.5, act).unwrap());
         row(dev, "matmul_epilogue", &format!("{name} amax"), &engine, || {
             drop(linear_amax(&x, &w, &b, 0.5, act).unwrap())
@@ -145,6 +192,21 @@ fn matmul_rows(dev: &Device) {
         let engine = kernels(&linear::explain(&x, &w, &b, 0.5, act).unwrap());
         row(dev, "matmul_epilogue", &name, &engine, || drop(linear(&x, &w, &b, 0.5, act).unwrap()));
     }
+}
+
+#[fused_graph]
+fn residual(x: &Tensor, w: &Tensor, b: &Tensor, r: &Tensor) -> (Tensor, Tensor) {
+    let y = relu(conv2d(x, w, bias = b, residual = r, padding = 1));
+    (y, amax(y))
+}
+
+/// The order of bias and residual decides which engine takes it.
+fn residual_row(dev: &Device) {
+    let x = half(&[32, 256, 14, 14], 1.0, dev).channels_last().unwrap();
+    let w = half(&[256, 256, 3, 3], 0.05, dev).channels_last().unwrap();
+    let (b, r) = (half(&[256], 1.0, dev), half(&[32, 256, 14, 14], 1.0, dev).channels_last().unwrap());
+    let tune = || residual::tune(&x, &w, &b, &r);
+    tuned_row(dev, "residual_amax", "32x256x14x14 k256 r3", tune, || drop(residual(&x, &w, &b, &r).unwrap()));
 }
 
 fn host(dev: &Device, what: &str, plan: &fused_graph::Plan, tensors: &[&Tensor], scalars: &[f64], call: impl FnMut()) {
@@ -167,6 +229,12 @@ fn main() {
         Err(e) => return println!("no GPU: {e}"),
     };
     println!("{dev}");
+    if tuning() {
+        conv_rows(&dev);
+        matmul_rows(&dev);
+        residual_row(&dev);
+        return;
+    }
     let (x, w, b) = (
         half(&[1, 64, 56, 56], 1.0, &dev).channels_last().unwrap(),
         half(&[64, 64, 3, 3], 0.05, &dev).channels_last().unwrap(),

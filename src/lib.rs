@@ -54,7 +54,7 @@
 //! `docs/fusion.md` in the repository is the table of what goes into one kernel.
 
 pub use fused_graph_core::assert_fused;
-pub use fused_graph_core::backend::{Heuristics, Options};
+pub use fused_graph_core::backend::{Heuristics, Note, Options};
 pub use fused_graph_core::dtype::{F8E4M3, F8E5M2, bf16, f16};
 pub use fused_graph_core::explain::{Explain, Explained, KernelReport, PlanSource};
 pub use fused_graph_core::ir::Graph;
@@ -62,6 +62,7 @@ pub use fused_graph_core::layout::{Dims, IntoDims};
 pub use fused_graph_core::site::{Attr, Plan, Stats};
 pub use fused_graph_core::tensor::Tensor;
 pub use fused_graph_core::trace::{Expr, ops};
+pub use fused_graph_core::tune::{self, TuneOptions, TuneReport};
 pub use fused_graph_core::{DType, Device, Element, Error, ErrorKind, Result};
 #[cfg(feature = "cuda")]
 pub use fused_graph_cudnn::{compile, cudarc, gpu::CudaDevice};
@@ -86,7 +87,7 @@ impl CudaDevice for Device {
 /// What the expansion of `#[fused_graph]` and `#[derive(Attr)]` calls. Not for use by hand: it changes without notice.
 #[doc(hidden)]
 pub mod __private {
-    pub use fused_graph_core::backend::{Heuristics, Options};
+    pub use fused_graph_core::backend::{Heuristics, Note, Options};
     pub use fused_graph_core::site::{Call, Field, Inputs, KeyWriter, Meta, Site};
     pub use fused_graph_core::trace::Binding;
 }

@@ -36,6 +36,15 @@ impl linear {
     ) -> ::fused_graph::Result<::fused_graph::Plan> {
         Self::__call(x, w, b, alpha).plan()
     }
+    /// Times every engine for these arguments, which are only read, and keeps the fastest for the calls that follow.
+    pub fn tune(
+        x: &Tensor,
+        w: &Tensor,
+        b: Option<&Tensor>,
+        alpha: f32,
+    ) -> ::fused_graph::Result<::fused_graph::TuneReport> {
+        Self::__call(x, w, b, alpha).tune()
+    }
     /// Which operations went into which kernel for these arguments, and why.
     pub fn explain(
         x: &Tensor,

@@ -55,7 +55,8 @@ table! {
     UNKNOWN_SETTING = "FG030", "unknown option `{0}`{1}", "options of `#[fused_graph]`: {2}";
     SETTING_TWICE = "FG031", "option `{0}` is given twice", "keep one";
     SETTING_VALUE = "FG032", "option `{0}` takes {1}", "for example `{2}`";
-    LATER = "FG033", "option `{0}` comes with a later version of fused-graph", "remove it for now: without it {1}";
+    NOTE = "FG033", "unknown note `{0}`{1}",
+        "notes: tensor_core, down_convert, reduced_precision_reduction, nondeterministic, fft, winograd, runtime_compilation, cuda_graph_native, cublaslt";
     SIZE = "FG034", "`{0}` is not a size: {1}", "write a whole number of bytes or a number with a unit, such as \"64MiB\" or \"1GB\"";
     HEURISTIC = "FG035", "unknown heuristic mode `{0}`{1}", "modes: A, B, Fallback, Instant";
     SETTING_SYNTAX = "FG036", "expected an option: `name` or `name = value`", "options of `#[fused_graph]`: {0}";

@@ -317,6 +317,11 @@ pub(crate) const QUERIES: &[Query] = &[
         doc: " The plan for these arguments, built and cached if it was not there yet. Nothing is launched.",
     },
     Query {
+        method: "tune",
+        answer: "TuneReport",
+        doc: " Times every engine for these arguments, which are only read, and keeps the fastest for the calls that follow.",
+    },
+    Query {
         method: "explain",
         answer: "Explain",
         doc: " Which operations went into which kernel for these arguments, and why.",

@@ -4,10 +4,14 @@ use crate::diagnostics::{self as says, Errors};
 use crate::krate::Krate;
 use crate::spell;
 use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Lit, LitBool, Token};
+use syn::{LitBool, LitStr, Token};
+
+mod values;
+
+use values::{bytes, count, engine, flag, modes, notes, numbers, wrong};
 
 /// What the attribute said.
 #[derive(Default)]
@@ -21,18 +25,28 @@ enum Value {
     Flag(LitBool),
     Bytes(u64),
     Modes(Vec<Ident>),
+    Notes(Vec<&'static str>),
+    Numbers(Vec<i64>),
+    Count(u32),
+    Text(LitStr),
 }
 
-const NAMES: &[&str] = &["deterministic", "tf32", "workspace_limit", "heuristics", "crate"];
-const FIELDS: usize = 4;
-const MODES: &[&str] = &["A", "B", "Fallback", "Instant"];
-
-/// Options of the contract that this version does not have, and what happens without each.
-const LATER: &[(&str, &str)] = &[
-    ("dynamic_shapes", "every shape gets a plan of its own"),
-    ("autotune", "cuDNN's own heuristic chooses the engine"),
+const NAMES: &[&str] = &[
+    "dynamic_shapes",
+    "autotune",
+    "deterministic",
+    "tf32",
+    "workspace_limit",
+    "heuristics",
+    "engines",
+    "deny_engines",
+    "require",
+    "deny",
+    "engine",
+    "sm_count",
+    "crate",
 ];
-
+const FIELDS: usize = 12;
 impl Settings {
     /// The `Options` of the library, as a constant expression. `Options` must be in scope.
     pub(crate) fn options(&self) -> TokenStream {
@@ -44,6 +58,19 @@ impl Settings {
                 quote!(#name: ::core::option::Option::Some(#bytes))
             }
             Value::Modes(modes) => quote!(#name: &[#(#krate::__private::Heuristics::#modes),*]),
+            Value::Notes(notes) => {
+                let notes = notes.iter().map(|note| Ident::new(note, name.span()));
+                quote!(#name: &[#(#krate::__private::Note::#notes),*])
+            }
+            Value::Numbers(numbers) => {
+                let numbers = numbers.iter().map(|n| Literal::i64_unsuffixed(*n));
+                quote!(#name: &[#(#numbers),*])
+            }
+            Value::Count(count) => {
+                let count = Literal::u32_unsuffixed(*count);
+                quote!(#name: ::core::option::Option::Some(#count))
+            }
+            Value::Text(text) => quote!(#name: ::core::option::Option::Some(#text)),
         });
         match self.fields.len() {
             0 => quote!(Options::DEFAULT),
@@ -104,14 +131,15 @@ fn name_and_value(option: TokenStream, errors: &mut Errors) -> Option<(Ident, Op
 
 impl Settings {
     fn take(&mut self, name: &Ident, text: &str, value: Option<TokenStream>, errors: &mut Errors) {
-        if let Some((_, without)) = LATER.iter().find(|(later, _)| *later == text) {
-            return errors.on(name, &says::LATER, &[text, without]);
-        }
         let value = match text {
             "crate" => return self.take_crate(name, value, errors),
-            "deterministic" | "tf32" => flag(name, value, errors),
+            "dynamic_shapes" | "autotune" | "deterministic" | "tf32" => flag(name, value, errors),
             "workspace_limit" => bytes(name, value, errors),
             "heuristics" => modes(name, value, errors),
+            "engines" | "deny_engines" => numbers(name, value, errors),
+            "require" | "deny" => notes(name, value, errors),
+            "engine" => engine(name, value, errors),
+            "sm_count" => count(name, value, errors),
             _ => {
                 let known = NAMES.iter().copied();
                 return errors.on(name, &says::UNKNOWN_SETTING, &[text, &spell::hint(text, known), &NAMES.join(", ")]);
@@ -129,88 +157,10 @@ impl Settings {
     }
 }
 
-/// Reports a value of the wrong kind, at the value, or at the name where there is none.
-fn wrong(name: &Ident, value: Option<TokenStream>, takes: &str, example: &str, errors: &mut Errors) {
-    let place = value.filter(|value| !value.is_empty()).unwrap_or_else(|| name.to_token_stream());
-    errors.on(place, &says::SETTING_VALUE, &[&name.to_string(), takes, example]);
-}
-
-fn flag(name: &Ident, value: Option<TokenStream>, errors: &mut Errors) -> Option<Value> {
-    let Some(given) = value.clone() else { return Some(Value::Flag(LitBool::new(true, name.span()))) };
-    let flag = syn::parse2::<LitBool>(given).ok();
-    if flag.is_none() {
-        wrong(name, value, "`true` or `false`", &format!("{name} = false"), errors);
-    }
-    flag.map(Value::Flag)
-}
-
-fn bytes(name: &Ident, value: Option<TokenStream>, errors: &mut Errors) -> Option<Value> {
-    let size = match value.clone().map(syn::parse2::<Lit>) {
-        Some(Ok(Lit::Str(text))) => size(&text.value()).map_err(|why| (text.value(), why)),
-        Some(Ok(Lit::Int(number))) => {
-            number.base10_parse().map_err(|_| (number.to_string(), "it does not fit in 64 bits".to_owned()))
-        }
-        _ => {
-            wrong(name, value, "a size", "workspace_limit = \"64MiB\"", errors);
-            return None;
-        }
-    };
-    size.map_err(|(text, why)| errors.on(value, &says::SIZE, &[&text, &why])).ok().map(Value::Bytes)
-}
-
-/// Units by their usual meaning: powers of 1024 with an `i`, powers of 1000 without.
-const UNITS: &[(&str, u64)] = &[
-    ("", 1),
-    ("b", 1),
-    ("kb", 1000),
-    ("mb", 1000 * 1000),
-    ("gb", 1000 * 1000 * 1000),
-    ("tb", 1000 * 1000 * 1000 * 1000),
-    ("kib", 1 << 10),
-    ("mib", 1 << 20),
-    ("gib", 1 << 30),
-    ("tib", 1 << 40),
-];
-
-fn size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let (number, unit) = (text[..digits].replace('_', ""), text[digits..].trim().to_lowercase());
-    if number.is_empty() {
-        return Err("it does not start with a number".to_owned());
-    }
-    let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(format!("`{}` is no unit", text[digits..].trim()));
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor));
-    bytes.ok_or_else(|| "it does not fit in 64 bits".to_owned())
-}
-
-fn modes(name: &Ident, value: Option<TokenStream>, errors: &mut Errors) -> Option<Value> {
-    let list = |input: ParseStream| {
-        let content;
-        syn::bracketed!(content in input);
-        content.parse_terminated(Ident::parse_any, Token![,])
-    };
-    let modes = match list.parse2(value.clone().unwrap_or_default()) {
-        Ok(modes) if !modes.is_empty() => modes,
-        _ => {
-            wrong(name, value, "a list of heuristic modes", "heuristics = [A, Fallback]", errors);
-            return None;
-        }
-    };
-    let (good, bad): (Vec<Ident>, Vec<Ident>) =
-        modes.into_iter().partition(|mode| MODES.iter().any(|name| mode == name));
-    for mode in &bad {
-        let text = mode.to_string();
-        errors.on(mode, &says::HEURISTIC, &[&text, &spell::hint(&text, MODES.iter().copied())]);
-    }
-    bad.is_empty().then_some(Value::Modes(good))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{parse, size};
+    use super::parse;
+    use super::values::size;
     use crate::diagnostics::Errors;
     use quote::{ToTokens, quote};
 
@@ -234,14 +184,35 @@ mod tests {
             options(quote!(deterministic,)),
             quote!(Options { deterministic: true, ..Options::DEFAULT }).to_string()
         );
-        let all =
-            options(quote!(tf32 = false, workspace_limit = "64MiB", heuristics = [A, Fallback], deterministic = true));
+        let all = options(quote!(
+            tf32 = false,
+            workspace_limit = "64MiB",
+            heuristics = [A, Fallback],
+            deterministic = true,
+            dynamic_shapes,
+            autotune = false,
+            engines = [4, 7],
+            deny_engines = [0],
+            require = [tensor_core],
+            deny = [nondeterministic, cublaslt],
+            engine = "eng4_k24=2",
+            sm_count = 64
+        ));
         let krate = quote!(::fused_graph::__private::Heuristics);
+        let note = quote!(::fused_graph::__private::Note);
         let expected = quote!(Options {
             tf32: false,
             workspace_limit: ::core::option::Option::Some(67108864),
             heuristics: &[#krate::A, #krate::Fallback],
-            deterministic: true
+            deterministic: true,
+            dynamic_shapes: true,
+            autotune: false,
+            engines: &[4, 7],
+            deny_engines: &[0],
+            require: &[#note::TensorCore],
+            deny: &[#note::Nondeterministic, #note::CublasLt],
+            engine: ::core::option::Option::Some("eng4_k24=2"),
+            sm_count: ::core::option::Option::Some(64)
         });
         assert_eq!(all, expected.to_string());
     }
@@ -272,14 +243,20 @@ mod tests {
             tf32,
             workspace_limit = [1],
             heuristics = [A, Fallbck, C],
-            dynamic_shapes,
+            deny = [tensor_cores],
+            engine = "4",
+            engines = [a],
+            sm_count = 0,
             crate = 3,
             = 4
         ));
         let codes: Vec<&str> = found.iter().filter_map(|text| text.split('[').nth(1)?.split(']').next()).collect();
         assert_eq!(
             codes,
-            ["FG030", "FG032", "FG031", "FG032", "FG035", "FG035", "FG033", "FG032", "FG036"],
+            [
+                "FG030", "FG032", "FG031", "FG032", "FG035", "FG035", "FG033", "FG032", "FG032", "FG032", "FG032",
+                "FG036"
+            ],
             "{found:#?}"
         );
         assert!(found[0].contains("did you mean `deterministic`?"));

@@ -19,6 +19,8 @@ mod simd;
 mod space;
 #[cfg(test)]
 mod tests;
+mod tune;
 
 pub use exec::compile;
 use run::parallel;
+pub use tune::tune;

@@ -4,6 +4,7 @@ use super::Meta;
 use super::key::Key;
 use crate::backend::Executable;
 use crate::error::{Error, ErrorKind, Result};
+use crate::explain::PlanSource;
 use crate::ir::Graph;
 use arc_swap::ArcSwapOption;
 use once_cell::sync::OnceCell;
@@ -33,13 +34,10 @@ pub(crate) struct Entry {
     pub(crate) executable: Arc<dyn Executable>,
     /// For each result of the function its position among the results of the executable.
     pub(crate) order: Vec<usize>,
-    build: Duration,
-}
-
-impl Entry {
-    pub(crate) fn new(graph: Arc<Graph>, executable: Arc<dyn Executable>, order: Vec<usize>, build: Duration) -> Entry {
-        Entry { graph, executable, order, build }
-    }
+    /// Where it came from.
+    pub(crate) source: PlanSource,
+    /// Time it took to make.
+    pub(crate) build: Duration,
 }
 
 /// A plan, one being built, or the refusal that stands for this process.
@@ -136,6 +134,19 @@ impl Site {
                 Err(error)
             }
         }
+    }
+
+    /// Puts a plan in the place of the one that the key had. Launches of that one in flight finish.
+    pub(crate) fn replace(&self, key: Key, entry: Entry) {
+        self.counters.built.fetch_add(1, Relaxed);
+        self.counters.build_micros.fetch_add(entry.build.as_micros() as u64, Relaxed);
+        let entry = Arc::new(entry);
+        let lock = self.plans.get_or_init(Default::default);
+        let mut plans = lock.write().unwrap_or_else(PoisonError::into_inner);
+        let used = AtomicU64::new(self.clock.fetch_add(1, Relaxed));
+        plans.insert(key.clone(), Slot { cell: Arc::new(OnceCell::with_value(Ok(Arc::clone(&entry)))), used });
+        drop(plans);
+        self.last.store(Some(Arc::new((key, entry))));
     }
 
     fn slot(&self, key: &Key) -> Arc<OnceCell<Result<Arc<Entry>, Error>>> {

@@ -1,24 +1,22 @@
 //! One call: arguments in, key, plan, launch.
 
-use super::cache::Entry;
+use super::build::{Build, CPU};
 use super::key::Key;
 use super::returns::in_order;
 use super::{Attr, Plan, Returns, Site};
-use crate::backend::{CompileRequest, Launch};
+use crate::backend::Launch;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::explain::{Explain, PlanSource};
 use crate::ir::{Graph, ScalarType, ValueId};
-use crate::layout::normalise_strides;
 use crate::tensor::Tensor;
-use crate::trace::{self, Expr};
+use crate::trace::Expr;
+use crate::tune::TuneReport;
 use smallvec::SmallVec;
-use std::sync::Arc;
-use std::time::Instant;
 
 /// A parameter as the trace sees it.
 #[derive(Clone, Copy, Debug)]
-enum Param {
+pub(super) enum Param {
     /// Present: position among the tensors.
     Tensor(u8),
     /// An optional tensor that is not there.
@@ -137,8 +135,8 @@ impl<'a> Call<'a> {
 /// The parameters of a body.
 #[derive(Debug)]
 pub struct Inputs {
-    trace: u32,
-    values: SmallVec<[Option<ValueId>; 8]>,
+    pub(super) trace: u32,
+    pub(super) values: SmallVec<[Option<ValueId>; 8]>,
 }
 
 impl Inputs {
@@ -172,7 +170,7 @@ where
         key.device(device.id());
         let entry = match site.find(&key) {
             Some(entry) => entry,
-            None => build(site, key, &params, &tensors, device, body)?.0,
+            None => Build { site, params: &params, tensors: &tensors, scalars: &scalars, device }.entry(key, body)?.0,
         };
         let results = entry.executable.run(&Launch { device, tensors: &tensors, scalars: &scalars })?;
         R::tensors(&mut in_order(results, &entry.order).into_iter())
@@ -181,13 +179,22 @@ where
     /// The plan of these arguments, built if need be, not launched.
     pub fn plan(self) -> Result<Plan> {
         let device = self.device()?;
-        let Call { site, mut key, params, tensors, body, .. } = self;
+        let Call { site, mut key, params, tensors, scalars, body } = self;
         key.device(device.id());
         let (entry, fresh) = match site.find(&key) {
             Some(entry) => (entry, false),
-            None => build(site, key, &params, &tensors, device, body)?,
+            None => Build { site, params: &params, tensors: &tensors, scalars: &scalars, device }.entry(key, body)?,
         };
-        Ok(Plan::new(entry, if fresh { PlanSource::Built } else { PlanSource::Memory }))
+        let source = if fresh { entry.source } else { PlanSource::Memory };
+        Ok(Plan::new(entry, source))
+    }
+
+    /// Times every engine for these arguments, which are only read, and keeps the fastest for the calls that follow.
+    pub fn tune(self) -> Result<TuneReport> {
+        let device = self.device()?;
+        let Call { site, mut key, params, tensors, scalars, body } = self;
+        key.device(device.id());
+        Build { site, params: &params, tensors: &tensors, scalars: &scalars, device }.tune(key, body)
     }
 
     /// What becomes of the function for these arguments.
@@ -199,7 +206,7 @@ where
     pub fn graph(self) -> Result<Graph> {
         self.device()?;
         let Call { site, params, tensors, body, .. } = self;
-        trace_graph(site, &params, &tensors, body).map(|(graph, _)| graph)
+        super::build::trace_graph(site, &params, &tensors, body).map(|(graph, _)| graph)
     }
 }
 
@@ -228,74 +235,4 @@ impl<'a, F> Call<'a, F> {
             self.tensors[position].device()
         ))
     }
-}
-
-static CPU: Device = Device::CPU;
-
-/// Traces and compiles, once for every key however many threads ask.
-#[cold]
-fn build<F, R>(
-    site: &'static Site,
-    key: Key,
-    params: &[Param],
-    tensors: &[&Tensor],
-    device: &Device,
-    body: F,
-) -> Result<(Arc<Entry>, bool)>
-where
-    F: FnOnce(&Inputs) -> R,
-    R: Returns,
-{
-    site.get_or_build(key, || {
-        let start = Instant::now();
-        let (graph, order) = trace_graph(site, params, tensors, body)?;
-        let graph = Arc::new(graph);
-        let alignments: SmallVec<[u32; 8]> = tensors.iter().map(|t| t.alignment()).collect();
-        let request = CompileRequest::new(&graph, &site.meta().options, &alignments);
-        let executable = match device.accelerator() {
-            None => crate::cpu::compile(&request),
-            Some(accelerator) => accelerator.compile(&request),
-        }?;
-        tracing::debug!(function = graph.name(), ms = start.elapsed().as_secs_f64() * 1e3, "plan built");
-        Ok(Entry::new(graph, executable, order, start.elapsed()))
-    })
-}
-
-/// The graph of a function for these arguments, and for each result its position among the graph's outputs (each of which is there once).
-fn trace_graph<F, R>(site: &Site, params: &[Param], tensors: &[&Tensor], body: F) -> Result<(Graph, Vec<usize>)>
-where
-    F: FnOnce(&Inputs) -> R,
-    R: Returns,
-{
-    let meta = site.meta();
-    let declare = |graph: &mut Graph| declare(graph, meta.params, params, tensors);
-    let run = |trace, values| body(&Inputs { trace, values });
-    let mut graph = trace::trace(meta.name, declare, run, R::exprs, meta.bindings, meta.file)?;
-    let mut unique = Vec::new();
-    let order = graph.outputs().iter().map(|id| position_or_push(&mut unique, *id)).collect();
-    graph.set_outputs(unique);
-    Ok((graph, order))
-}
-
-fn position_or_push(list: &mut Vec<ValueId>, id: ValueId) -> usize {
-    list.iter().position(|&v| v == id).unwrap_or_else(|| {
-        list.push(id);
-        list.len() - 1
-    })
-}
-
-fn declare(graph: &mut Graph, names: &[&str], params: &[Param], tensors: &[&Tensor]) -> SmallVec<[Option<ValueId>; 8]> {
-    let mut values = SmallVec::new();
-    for (position, param) in params.iter().enumerate() {
-        let name = names.get(position).copied().unwrap_or("?");
-        values.push(match param {
-            Param::Tensor(i) => {
-                let t = tensors[*i as usize];
-                Some(graph.add_input(name, t.dtype(), *t.dims(), normalise_strides(t.dims(), t.strides())))
-            }
-            Param::Scalar(ty) => Some(graph.add_scalar(name, *ty)),
-            Param::Absent | Param::Attr => None,
-        });
-    }
-    values
 }

@@ -4,6 +4,7 @@
 //! (`Expr`s) to what the function gives (`Tensor`s).
 
 mod attr;
+mod build;
 mod cache;
 mod call;
 mod key;

@@ -7,8 +7,10 @@ use fused_graph::prelude::*;
     tf32,
     workspace_limit = "64 apples",
     heuristics = [A, Fallbak],
-    dynamic_shapes,
-    autotune = true,
+    deny = [tensor_cores],
+    engine = "engine 4",
+    engines = 4,
+    sm_count = 0,
     crate = 3,
     + 4,
 )]

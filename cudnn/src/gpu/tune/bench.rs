@@ -213,7 +213,7 @@ impl<'a> Bench<'a> {
         for _ in 0..3 {
             launch()?;
         }
-        let estimate = self.window(&start, &end, || launch())?.max(0.5);
+        let estimate = self.window(&start, &end, &mut launch)?.max(0.5);
         let mut windows = Vec::new();
         let per_window = if self.flush.is_some() { 1 } else { LAUNCHES.min((TIME / 7.0 / estimate) as usize).max(1) };
         let count = ((TIME / (estimate * per_window as f64)) as usize).clamp(WINDOWS.0, WINDOWS.1);
@@ -224,9 +224,9 @@ impl<'a> Bench<'a> {
                 (Some(graph), _) => self.window(&start, &end, || graph.launch(self.stream))?,
                 (None, Some(flush)) => {
                     poison(flush, self.stream)?;
-                    self.window(&start, &end, || launch())?
+                    self.window(&start, &end, &mut launch)?
                 }
-                (None, None) => self.window(&start, &end, || launch())?,
+                (None, None) => self.window(&start, &end, &mut launch)?,
             };
             windows.push(micros / per_window as f64);
         }

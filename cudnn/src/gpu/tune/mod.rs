@@ -7,9 +7,9 @@ mod roofline;
 use super::executable::CudaExecutable;
 use super::{Gpu, GpuStream};
 use crate::compile::{Program, Step};
-use crate::plan::{Answer, Known, KnownKernel, StoredPlan};
+use crate::plan::{Answer, Choice, KernelPlan, Known, KnownKernel, StoredPlan};
 use bench::Bench;
-use candidates::{Built, Search};
+use candidates::Search;
 use fused_graph_core::backend::{CompileRequest, Launch};
 use fused_graph_core::explain::KernelReport;
 use fused_graph_core::fuse::{Group, report};
@@ -97,12 +97,44 @@ struct Chosen {
     answers: Vec<KnownKernel>,
 }
 
+/// What was tried for a kernel so far.
+#[derive(Default)]
+struct Tried {
+    candidates: Vec<Candidate>,
+    default: Option<usize>,
+    best: Option<(f64, KnownKernel)>,
+}
+
+impl Tried {
+    fn add(
+        &mut self,
+        group: &Group,
+        form: u8,
+        choice: &Choice,
+        notes: &[String],
+        plan: Option<&KernelPlan>,
+        outcome: Result<(f64, f64), String>,
+    ) -> Result<()> {
+        if let (Ok((median, _)), Some(plan)) = (&outcome, plan)
+            && self.best.as_ref().is_none_or(|(time, _)| median < time)
+        {
+            let stored = StoredPlan { form, ..StoredPlan::of(plan)? };
+            self.best = Some((*median, KnownKernel::new(group, Answer::Plan(stored))));
+        }
+        let outcome = outcome.map_or_else(Outcome::Excluded, |(median, spread)| Outcome::Timed { median, spread });
+        let order = if form == 0 { "" } else { "additions in the other order" };
+        let workspace = plan.map_or(0, |p| p.workspace);
+        self.candidates.push(Candidate::new(choice.to_string(), order.to_owned(), workspace, notes.to_vec(), outcome));
+        Ok(())
+    }
+}
+
 impl Tuner<'_> {
     /// Runs a step as the heuristic would have it, so that what follows has its operands, and looks for something faster.
     fn step(&mut self, step: &Step<std::sync::Arc<super::kernels::Kernel>>) -> Result<()> {
         self.bench.run(step)?;
         let Step::Cudnn { group, plan } = step else { return Ok(()) };
-        let mut chosen = self.kernel(group, Some(&plan.choice.to_string()))?;
+        let mut chosen = self.kernel(group, plan)?;
         if self.options.cuts && group.nodes.len() > 1 {
             // Parts of which one has no right engine are no alternative.
             let parts =
@@ -127,48 +159,36 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// The fastest of the engines that run a group in one kernel.
-    fn kernel(&mut self, group: &Group, default: Option<&str>) -> Result<Chosen> {
+    /// The fastest of the engines that run a group in one kernel, of which `default` is the heuristic's choice.
+    fn kernel(&mut self, group: &Group, default: &KernelPlan) -> Result<Chosen> {
         let search =
             Search { stream: self.stream, request: self.request, group, deadline: self.deadline, bar: &self.bar };
         let (built, out_of_budget) = search.run()?;
         self.report.out_of_budget |= out_of_budget;
-        let mut candidates = Vec::new();
-        let mut best: Option<(f64, &Built)> = None;
-        let mut at_default = None;
-        for (i, b) in built.iter().enumerate() {
+        let mut tried = Tried::default();
+        for b in &built {
             let outcome = match &b.plan {
-                Err(why) => Outcome::Excluded(why.clone()),
-                Ok(plan) => match self.bench.candidate(group, plan, &b.copies) {
-                    Ok((median, spread)) => {
-                        if best.is_none_or(|(time, _)| median < time) {
-                            best = Some((median, b));
-                        }
-                        Outcome::Timed { median, spread }
-                    }
-                    Err(why) => Outcome::Excluded(why.message().to_owned()),
-                },
+                Err(why) => Err(why.clone()),
+                Ok(plan) => self.bench.candidate(group, plan, &b.copies).map_err(|e| e.message().to_owned()),
             };
-            if b.form == 0 && default == Some(b.choice.to_string().as_str()) {
-                at_default = Some(i);
+            tried.add(group, b.form, &b.choice, &b.notes, b.plan.as_ref().ok(), outcome)?;
+            if b.form == 0 && b.choice == default.choice {
+                tried.default = Some(tried.candidates.len() - 1);
             }
-            let workspace = b.plan.as_ref().map_or(0, |p| p.workspace);
-            let form = if b.form == 0 { String::new() } else { "additions in the other order".to_owned() };
-            candidates.push(Candidate::new(b.choice.to_string(), form, workspace, b.notes.clone(), outcome));
         }
-        let Some((micros, b)) = best else {
+        if tried.default.is_none() {
+            // The budget was used up before its turn.
+            let outcome = self.bench.candidate(group, default, &Vec::new()).map_err(|e| e.message().to_owned());
+            tried.add(group, default.form, &default.choice, &default.notes, Some(default), outcome)?;
+            tried.default = Some(tried.candidates.len() - 1);
+        }
+        let Some((micros, answer)) = tried.best else {
             return Err(Error::unsupported("no candidate ran and gave right values"));
-        };
-        let answers = match &b.plan {
-            Ok(plan) => {
-                vec![KnownKernel::new(group, Answer::Plan(StoredPlan { form: b.form, ..StoredPlan::of(plan)? }))]
-            }
-            Err(_) => Vec::new(),
         };
         let r: KernelReport = report::kernel(self.request.graph, group);
         let roofline = roofline::micros(self.stream.gpu(), self.request.graph, group, r.flops, r.bytes);
-        let kernel = TunedKernel::new(r.operations, candidates, at_default, (r.flops, r.bytes), roofline);
-        Ok(Chosen { micros, kernels: vec![kernel], answers })
+        let kernel = TunedKernel::new(r.operations, tried.candidates, tried.default, (r.flops, r.bytes), roofline);
+        Ok(Chosen { micros, kernels: vec![kernel], answers: vec![answer] })
     }
 
     /// The same operations as more kernels: where the group would be cut if no engine took it. Each of its parts is tuned.
@@ -198,7 +218,7 @@ impl Tuner<'_> {
             self.bench.run(step)?;
             match step {
                 Step::Cudnn { plan, .. } => {
-                    let part = self.kernel(of, Some(&plan.choice.to_string()))?;
+                    let part = self.kernel(of, plan)?;
                     chosen.micros += part.micros;
                     chosen.kernels.extend(part.kernels);
                     chosen.answers.extend(part.answers);
