@@ -65,7 +65,7 @@ pub use fused_graph_core::trace::{Expr, ops};
 pub use fused_graph_core::tune::{self, TuneOptions, TuneReport};
 pub use fused_graph_core::{DType, Device, Element, Error, ErrorKind, Result};
 #[cfg(feature = "cuda")]
-pub use fused_graph_cudnn::{compile, cudarc, gpu::CudaDevice};
+pub use fused_graph_cudnn::{compile, cudarc, gpu::CudaDevice, gpu::CudaTensor, gpu::CudaTensorView};
 pub use fused_graph_macros::{Attr, fused_graph};
 
 pub mod prelude;

@@ -147,7 +147,7 @@ fn markers_and_floats_are_fields_of_an_attribute() {
     #[fused_graph]
     fn keyed<T: Element>(x: &Tensor, typed: Typed<T>) -> Tensor {
         let Typed { slope, clip, weights, more, .. } = typed;
-        let y = x * slope + clip.unwrap_or(0.0) + weights[1] + more.len() as f64;
+        let y = x * slope + clip.unwrap_or(0.0) + weights[1] + more[0] - 0.5;
         fused_graph::ops::cast(y, T::DTYPE)
     }
     fn typed<T>() -> Typed<T> {

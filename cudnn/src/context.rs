@@ -28,6 +28,14 @@ impl Current {
         Self::switch(context, previous, code)
     }
 
+    /// Whatever is current stays so in the end: round calls that make their own context current.
+    pub(crate) fn unchanged() -> Current {
+        let mut previous = std::ptr::null_mut();
+        // SAFETY: the driver is there, as the caller has found out; it writes one pointer.
+        let _ = unsafe { cuCtxGetCurrent(&mut previous) };
+        Current { previous, _not_send: PhantomData }
+    }
+
     #[cold]
     fn switch(context: CUcontext, previous: CUcontext, code: CUresult) -> Result<Current> {
         code.result().map_err(|e| cuda("the CUDA context of this thread could not be read", e))?;

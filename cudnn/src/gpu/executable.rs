@@ -1,8 +1,10 @@
 //! A compiled function on a GPU, and the path of a call.
 
 use super::arena::{Need, place};
+use super::capture::{self, Capture, Relaxed};
 use super::kernels::{self, Kernel};
 use super::pool::Buffer;
+use super::retired::Loaded;
 use super::{Gpu, GpuStream, handle};
 use crate::compile::{self, Program, Step};
 use crate::descriptor::{Descriptor, failure};
@@ -26,7 +28,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct CudaExecutable {
     gpu: &'static Gpu,
-    program: Program<Arc<Kernel>>,
+    program: Arc<Loaded>,
     /// The values that are results or what results look at, each written to memory of its own.
     written: Vec<ValueId>,
     /// For each result what it looks at.
@@ -79,7 +81,16 @@ impl Addresses<'_> {
 impl CudaExecutable {
     pub(super) fn compile(stream: &GpuStream, request: &CompileRequest<'_>) -> Result<Self> {
         let gpu = stream.gpu();
+        capture::none(
+            stream.cuda().cu_stream(),
+            format_args!(
+                "`{0}` has no plan for these arguments yet; call `{0}` with such ones before",
+                request.graph.name()
+            ),
+        )?;
         let _current = stream.enter()?;
+        let _relaxed = Relaxed::enter();
+        gpu.bury();
         let target = Target::live(handle::on(stream)?, gpu.sm);
         let known = request.known.map(Known::from_bytes).transpose();
         let known = known.unwrap_or_else(|error| {
@@ -95,6 +106,7 @@ impl CudaExecutable {
         written.sort();
         written.dedup();
         let (places, scratch) = plan_memory(&program, &written);
+        let program = Loaded::new(gpu, program);
         Ok(CudaExecutable { gpu, program, written, results, places, scratch })
     }
 
@@ -119,6 +131,19 @@ impl CudaExecutable {
             written: buffers.iter().map(|b| b.address).collect(),
             scratch: scratch.map_or(0, |s| s.address),
         }
+    }
+
+    /// Leaves all that a captured call uses to the graph. Nothing is given back to the pool.
+    fn leave_to(
+        &self,
+        capture: &Capture,
+        launch: &Launch<'_>,
+        buffers: &[Arc<Buffer>],
+        scratch: Option<Buffer>,
+    ) -> Result<Option<Buffer>> {
+        let arguments: Vec<Storage> = launch.tensors.iter().map(|t| t.storage().clone()).collect();
+        capture.keep(self.gpu, (Arc::clone(&self.program), arguments, buffers.to_vec(), scratch))?;
+        Ok(None)
     }
 
     /// What was compiled.
@@ -315,12 +340,10 @@ impl<'a> OtherStreams<'a> {
     fn before(launch: &Launch<'a>, stream: &GpuStream) -> Result<Self> {
         let mut others: SmallVec<[&GpuStream; 2]> = SmallVec::new();
         for t in launch.tensors {
-            let Some(other) = t.device().accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>()) else {
-                continue;
-            };
+            let Some(other) = GpuStream::of(t.device()) else { continue };
             if other.id() != stream.id() && !others.iter().any(|o| o.id() == other.id()) {
-                let joined = stream.cuda().join(other.cuda());
-                joined.map_err(|e| crate::error::cuda("waiting for the stream of an argument", e))?;
+                capture::same(stream, other)?;
+                stream.wait_for(other)?;
                 others.push(other);
             }
         }
@@ -328,18 +351,13 @@ impl<'a> OtherStreams<'a> {
     }
 
     fn after(&self, stream: &GpuStream) -> Result<()> {
-        for other in &self.0 {
-            let joined = other.cuda().join(stream.cuda());
-            joined.map_err(|e| crate::error::cuda("holding back the stream of an argument", e))?;
-        }
-        Ok(())
+        self.0.iter().try_for_each(|other| other.wait_for(stream))
     }
 }
 
 impl Executable for CudaExecutable {
     fn run(&self, launch: &Launch<'_>) -> Result<Results> {
-        let stream = launch.device.accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>());
-        let Some(stream) = stream.filter(|s| std::ptr::eq(s.gpu(), self.gpu)) else {
+        let Some(stream) = GpuStream::of(launch.device).filter(|s| std::ptr::eq(s.gpu(), self.gpu)) else {
             return Err(Error::device(format!(
                 "a plan for {} was given tensors of {}",
                 self.gpu.description, launch.device
@@ -352,6 +370,10 @@ impl Executable for CudaExecutable {
         // Given back to the pool at the end of the call, which is in stream order behind the kernels.
         let scratch = if self.scratch > 0 { Some(stream.pool().alloc(self.scratch as usize)?) } else { None };
         let addresses = self.addresses(launch, &buffers, scratch.as_ref());
+        let _scratch = match Capture::of(stream.cuda().cu_stream())? {
+            None => scratch,
+            Some(capture) => self.leave_to(&capture, launch, &buffers, scratch)?,
+        };
         for (at, step) in self.program.steps.iter().enumerate() {
             self.step(at, step, stream, &addresses, launch.scalars)?;
         }
@@ -388,14 +410,5 @@ impl Executable for CudaExecutable {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-impl Drop for CudaExecutable {
-    /// A plan holds the code of its kernels, which may still run.
-    fn drop(&mut self) {
-        if let Ok(_current) = crate::context::Current::enter(self.gpu.context.cu_ctx()) {
-            let _ = cudarc::driver::result::ctx::synchronize();
-        }
     }
 }

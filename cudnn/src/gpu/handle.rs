@@ -1,6 +1,6 @@
 //! A cuDNN handle for each thread and GPU, its stream set only when it changes.
 
-use super::{Gpu, GpuStream};
+use super::{Gpu, GpuStream, capture};
 use crate::descriptor::failure;
 use cudnn_sys as sys;
 use fused_graph_core::Result;
@@ -41,7 +41,7 @@ pub(super) fn on(stream: &GpuStream) -> Result<sys::Handle> {
         let raw = match table.0.iter().position(|(g, _)| std::ptr::eq(*g, gpu)) {
             Some(at) => &mut table.0[at].1,
             None => {
-                let raw = take_or_create(gpu)?;
+                let raw = take_or_create(stream)?;
                 table.0.push((gpu, raw));
                 let last = table.0.len() - 1;
                 &mut table.0[last].1
@@ -61,10 +61,16 @@ pub(super) fn on(stream: &GpuStream) -> Result<sys::Handle> {
 }
 
 #[cold]
-fn take_or_create(gpu: &'static Gpu) -> Result<Raw> {
+fn take_or_create(stream: &GpuStream) -> Result<Raw> {
+    let gpu = stream.gpu();
     if let Some(raw) = gpu.handles.lock().unwrap_or_else(PoisonError::into_inner).pop() {
         return Ok(raw);
     }
+    capture::none(
+        stream.cuda().cu_stream(),
+        "this thread has not used cuDNN yet, which it cannot begin then; call a function once on this thread before the capture",
+    )?;
+    let _relaxed = capture::Relaxed::enter();
     let api = gpu.library.api();
     let mut handle = std::ptr::null_mut();
     // SAFETY: the context is current, and the result points to a handle.

@@ -1,5 +1,6 @@
 //! Generated kernels, compiled and loaded once for each source.
 
+use super::capture::Relaxed;
 use super::{Gpu, GpuStream};
 use crate::error::cuda;
 use crate::jit::{self, Argument, BLOCK, Source, nvrtc};
@@ -46,6 +47,7 @@ impl Kernels {
             Some(code) => code.to_vec(),
             None => nvrtc::compile(&source.code, gpu.sm)?,
         };
+        let _relaxed = Relaxed::enter();
         // SAFETY: the image is a whole cubin, which the driver copies.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(|e| cuda("loading a generated kernel", e))?;

@@ -1,24 +1,30 @@
 //! A live GPU: devices, memory, handles, and running what was compiled.
 
 mod arena;
+mod capture;
 mod executable;
 mod handle;
 mod kernels;
 mod measure;
 mod pool;
+mod retired;
+mod slices;
 mod stream;
 mod tune;
 
 pub use executable::CudaExecutable;
+pub use slices::{CudaTensor, CudaTensorView};
 pub use stream::GpuStream;
 
+use crate::context::Current;
 use crate::error::cuda;
 use crate::library::{Library, driver_present};
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use fused_graph_core::{Device, Error, Result};
 use kernels::Kernels;
 use once_cell::sync::OnceCell;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use retired::Retired;
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 /// A GPU of this process. Lives until the process ends, because plans and memory of it may.
 #[derive(Debug)]
@@ -35,6 +41,9 @@ pub struct Gpu {
     handles: Mutex<Vec<handle::Raw>>,
     /// The stream of `Device::cuda`.
     first: OnceCell<Arc<GpuStream>>,
+    /// Those of devices, each once.
+    streams: Mutex<Vec<Weak<GpuStream>>>,
+    retired: Retired,
 }
 
 /// What a GPU does at most; infinite where the driver does not say.
@@ -70,6 +79,8 @@ impl Gpu {
         static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
         // Decided before anything is asked of cudarc, which panics without a driver.
         let library = Library::for_device()?;
+        // cudarc makes the context that it opens current and leaves it so.
+        let _unchanged = Current::unchanged();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = open.iter().find(|g| g.ordinal == ordinal) {
             return Ok(gpu);
@@ -95,7 +106,8 @@ impl Gpu {
         let rates = Rates::read(&context, multiprocessors as u32);
         let kernels = Kernels::default();
         let (handles, first) = (Mutex::new(Vec::new()), OnceCell::new());
-        Ok(Gpu { ordinal, context, library, sm, name, rates, description, kernels, handles, first })
+        let (streams, retired) = (Mutex::default(), Retired::default());
+        Ok(Gpu { ordinal, context, library, sm, name, rates, description, kernels, handles, first, streams, retired })
     }
 
     /// Its number.
@@ -114,11 +126,52 @@ impl Gpu {
     }
 
     fn first_stream(&'static self) -> Result<Arc<GpuStream>> {
-        let stream = self.first.get_or_try_init(|| {
-            let stream = self.context.new_stream().map_err(|e| cuda("making a stream", e))?;
-            Ok(Arc::new(GpuStream::new(self, stream)))
-        });
-        stream.cloned()
+        self.first.get_or_try_init(|| self.new_stream()).cloned()
+    }
+
+    fn new_stream(&'static self) -> Result<Arc<GpuStream>> {
+        let _unchanged = Current::unchanged();
+        let stream = self.context.new_stream().map_err(|e| cuda("making a stream", e))?;
+        Ok(self.stream(&stream))
+    }
+
+    /// What a device on this stream holds: the same for all that live.
+    fn stream(&'static self, stream: &Arc<CudaStream>) -> Arc<GpuStream> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = streams.iter().filter_map(Weak::upgrade).find(|s| s.cuda() == stream);
+        known.unwrap_or_else(|| {
+            let new = Arc::new(GpuStream::new(self, Arc::clone(stream)));
+            streams.retain(|s| s.strong_count() > 0);
+            streams.push(Arc::downgrade(&new));
+            new
+        })
+    }
+
+    /// The streams of devices that live.
+    fn live_streams(&self) -> Vec<Arc<GpuStream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The number of cuDNN handles that threads left behind; the next threads take them.
+    pub fn idle_handles(&self) -> usize {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// A stream of the caller's, if it is one that tensors can be ordered on.
+    fn checked(&'static self, stream: &Arc<CudaStream>) -> Result<Arc<GpuStream>> {
+        if stream.context().cu_ctx() != self.context.cu_ctx() {
+            return Err(Error::device(format!(
+                "the stream belongs to another CUDA context than the primary one of GPU {}, which `CudaContext::new({0})` gives",
+                self.ordinal
+            )));
+        }
+        const PER_THREAD: usize = 2;
+        if stream.cu_stream() as usize == PER_THREAD {
+            return Err(Error::device(
+                "the per-thread default stream is another stream on every thread, so tensors have no order on it; take `context.new_stream()`",
+            ));
+        }
+        Ok(self.stream(stream))
     }
 }
 
@@ -158,20 +211,17 @@ impl CudaDevice for Device {
     }
 
     fn cuda_on(stream: &Arc<CudaStream>) -> Result<Device> {
-        let gpu = Gpu::open(stream.context().ordinal())?;
-        Ok(Device::from_accelerator(Arc::new(GpuStream::new(gpu, Arc::clone(stream)))))
+        Ok(Device::from_accelerator(Gpu::open(stream.context().ordinal())?.checked(stream)?))
     }
 
     fn new_stream(&self) -> Result<Device> {
-        let Some(old) = self.accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>()) else {
+        let Some(old) = GpuStream::of(self) else {
             return Err(Error::device("the CPU has no streams"));
         };
-        let stream = old.gpu().context.new_stream().map_err(|e| cuda("making a stream", e))?;
-        Ok(Device::from_accelerator(Arc::new(GpuStream::new(old.gpu(), stream))))
+        Ok(Device::from_accelerator(old.gpu().new_stream()?))
     }
 
     fn cuda_stream(&self) -> Option<Arc<CudaStream>> {
-        let stream = self.accelerator()?.as_any().downcast_ref::<GpuStream>()?;
-        Some(Arc::clone(stream.cuda()))
+        Some(Arc::clone(GpuStream::of(self)?.cuda()))
     }
 }

@@ -1,6 +1,7 @@
 //! Device memory of one stream: what is dropped is given out again in stream order, so that in the steady state the driver is not asked.
 
 use super::Gpu;
+use super::capture::Relaxed;
 use crate::context::Current;
 use crate::error::cuda;
 use cudarc::driver::result;
@@ -43,28 +44,35 @@ impl Pool {
     #[cold]
     fn ask_driver(&self, size: usize) -> Result<u64> {
         let _current = Current::enter(self.gpu.context.cu_ctx())?;
-        // SAFETY: the context is current; the address is freed at most once, by `trim`.
+        let _relaxed = Relaxed::enter();
+        self.gpu.bury();
+        // SAFETY: the context is current; the address is freed at most once, by `trim` or after the pool is gone.
         if let Ok(address) = unsafe { result::malloc_sync(size) } {
             return Ok(address);
         }
-        // Give back what is idle and try again: the driver waits until nothing uses it any more.
+        // Give back what is idle on any stream and try again.
         self.trim();
+        self.gpu.live_streams().iter().for_each(|stream| stream.pool().trim());
+        self.gpu.bury();
         // SAFETY: as above.
         unsafe { result::malloc_sync(size) }
             .map_err(|e| cuda(format!("allocating {size} bytes on {}", self.gpu.description), e))
     }
 
-    /// Gives idle memory back to the driver.
+    /// Leaves idle memory to be freed.
     fn trim(&self) {
         let idle: Vec<u64> = self.lists().drain().flat_map(|(_, blocks)| blocks).collect();
-        for address in idle {
-            // SAFETY: the block is in no buffer; the driver waits for the work that may still use it. A failure leaves it allocated.
-            let _ = unsafe { result::free_sync(address) };
-        }
+        self.gpu.retired.blocks(idle);
     }
 
     fn lists(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Vec<u64>, foldhash::fast::RandomState>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.trim();
     }
 }
 

@@ -1,16 +1,18 @@
 //! A GPU with a stream: what a `Device` holds.
 
+use super::capture::{self, Capture};
 use super::pool::Pool;
 use super::{CudaExecutable, Gpu, kernels};
 use crate::context::Current;
 use crate::error::cuda;
 use crate::jit;
 use crate::plan::Known;
-use cudarc::driver::{CudaStream, result};
+use cudarc::driver::{CudaStream, result, sys};
 use fused_graph_core::backend::{Accelerator, CompileRequest, DeviceBuffer, Executable, Launch};
 use fused_graph_core::layout::Dims;
+use fused_graph_core::tensor::Storage;
 use fused_graph_core::tune::{TuneOptions, TuneReport};
-use fused_graph_core::{DType, Result, Tensor};
+use fused_graph_core::{DType, Device, Result, Tensor};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,11 @@ impl GpuStream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         GpuStream { gpu, stream, pool: Arc::new(Pool::new(gpu)), id }
+    }
+
+    /// That of a device; none for the CPU.
+    pub fn of(device: &Device) -> Option<&GpuStream> {
+        device.accelerator()?.as_any().downcast_ref()
     }
 
     /// The GPU.
@@ -55,6 +62,20 @@ impl GpuStream {
         Current::enter(self.gpu.context.cu_ctx())
     }
 
+    /// Makes what is queued here from now on wait for what is queued on another stream now. The context is current.
+    pub(super) fn wait_for(&self, other: &GpuStream) -> Result<()> {
+        let failed = |e| cuda("waiting for another stream", e);
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(failed)?;
+        let wait = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: event and streams are alive and of the context that is current; an event that is waited for may be destroyed.
+        unsafe {
+            let waiting = result::event::record(event, other.stream.cu_stream())
+                .and_then(|()| result::stream::wait_event(self.stream.cu_stream(), event, wait));
+            let destroyed = result::event::destroy(event);
+            waiting.and(destroyed).map_err(failed)
+        }
+    }
+
     /// Queues a copy of a view of a buffer with these dims and strides (0 where it repeats) to dense memory.
     pub(super) fn rearrange(
         &self,
@@ -67,6 +88,12 @@ impl GpuStream {
         let kernel = kernels::of_group(self.gpu, &graph, &group, &Known::default())?;
         let output = graph.outputs()[0];
         kernel.run(self, &|v| if v == output { target } else { from }, 0, &[])
+    }
+}
+
+impl Drop for GpuStream {
+    fn drop(&mut self) {
+        self.gpu.retired.stream(Arc::clone(&self.stream));
     }
 }
 
@@ -88,6 +115,10 @@ impl Accelerator for GpuStream {
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<Arc<dyn DeviceBuffer>> {
+        capture::none(
+            self.stream.cu_stream(),
+            "a copy from the host would be read again by each replay; make the tensor before",
+        )?;
         let buffer = self.pool.alloc(bytes.len())?;
         let _current = self.enter()?;
         // SAFETY: the buffer is at least as long; the driver has read pageable memory when the call returns.
@@ -97,6 +128,7 @@ impl Accelerator for GpuStream {
     }
 
     fn download(&self, buffer: &dyn DeviceBuffer, offset: usize, out: &mut [u8]) -> Result<()> {
+        capture::none(self.stream.cu_stream(), "there are no values to be read before its replay")?;
         let _current = self.enter()?;
         let from = buffer.address() + offset as u64;
         // SAFETY: the caller reads within the buffer, which is alive; `out` is not looked at before the stream was waited for.
@@ -106,16 +138,20 @@ impl Accelerator for GpuStream {
     }
 
     fn copy(&self, from: &Tensor, strides: &Dims, dtype: DType) -> Result<Arc<dyn DeviceBuffer>> {
-        let buffer = self.pool.alloc(from.numel() * dtype.size())?;
+        let buffer = Arc::new(self.pool.alloc(from.numel() * dtype.size())?);
         if from.numel() > 0 {
             let _current = self.enter()?;
+            if let (Some(capture), Storage::Device(read)) = (Capture::of(self.stream.cu_stream())?, from.storage()) {
+                capture.keep(self.gpu, (Arc::clone(read), Arc::clone(&buffer)))?;
+            }
             let layout = (from.dims(), from.strides(), strides);
             self.rearrange(from.address(), layout, (from.dtype(), dtype), buffer.address)?;
         }
-        Ok(Arc::new(buffer))
+        Ok(buffer)
     }
 
     fn synchronize(&self) -> Result<()> {
+        capture::none(self.stream.cu_stream(), "nothing of it runs before its replay")?;
         let _current = self.enter()?;
         // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream.cu_stream()) }.map_err(|e| cuda("waiting for the GPU", e))

@@ -27,6 +27,18 @@ pub(crate) fn driver() -> Result<&'static Driver, &'static [String]> {
     DRIVER.get_or_init(open).as_ref().map_err(Vec::as_slice)
 }
 
+/// A function of the driver that cudarc does not declare under every toolkit.
+///
+/// # Safety
+/// `F` is a pointer to a function with the signature that the driver's function of this name has.
+pub(crate) unsafe fn function<F: Copy>(name: &str) -> Result<F, String> {
+    let driver = driver().map_err(|reasons| reasons.join("; "))?;
+    // SAFETY: as the caller says; the library stays loaded.
+    let function =
+        unsafe { driver.library.get::<F>(name) }.map_err(|e| format!("the CUDA driver has no {name}: {e}"))?;
+    Ok(*function)
+}
+
 /// Whether there is a CUDA driver on this machine.
 ///
 /// Decided once, before a stand-in for it is loaded, so a stand-in does not count. `cudarc` panics where there is no
