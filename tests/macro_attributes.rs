@@ -167,7 +167,7 @@ fn markers_and_floats_are_fields_of_an_attribute() {
     }
     assert_eq!(keyed::stats().plans_built, 6);
     let y = keyed::<f32>(&x, typed()).unwrap();
-    assert_eq!(y.to_vec::<f32>().unwrap(), [0.0, 6.0, 8.0, -6.0]);
+    assert_eq!(y.to_vec::<f32>().unwrap(), [-1.0, 5.0, 7.0, -7.0]);
     assert_eq!(keyed::stats().plans_built, 7);
 }
 
