@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{broadcasting, keys, order};
+use common::{broadcasting, keys, order, threads};
 use fused_graph::prelude::*;
 
 macro_rules! on_gpu {
@@ -17,6 +17,13 @@ on_gpu! {
     case_7_epilogues => broadcasting::case_7_epilogues;
     case_7_batches => broadcasting::case_7_batches;
     case_7_by_hand => broadcasting::case_7_by_hand;
+    case_13_one_signature => threads::case_13_one_signature;
+    case_13_many_signatures => threads::case_13_many_signatures;
+    case_13_own_buffers => threads::case_13_own_buffers;
+    case_13_eviction => threads::case_13_eviction;
+    case_13_panic => threads::case_13_panic;
+    case_13_mistakes => threads::case_13_mistakes;
+    case_13_refusals => threads::case_13_refusals;
     case_22_matmul => order::case_22_matmul;
     case_22_convolution => order::case_22_convolution;
     case_22_expressions => order::case_22_expressions;

@@ -2,9 +2,11 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod broadcasting;
+pub mod fake;
 pub mod keys;
 pub mod matrix;
 pub mod order;
+pub mod threads;
 
 use fused_graph::prelude::*;
 
