@@ -15,6 +15,7 @@ pub mod site;
 pub mod tensor;
 pub mod trace;
 pub mod tune;
+pub mod verify;
 
 pub use device::Device;
 pub use dtype::{DType, Element};

@@ -229,6 +229,11 @@ impl Graph {
         self.values[value.index()].name = Some(name.to_owned());
     }
 
+    /// Takes a value's name away.
+    pub(crate) fn clear_name(&mut self, value: ValueId) {
+        self.values[value.index()].name = None;
+    }
+
     /// Replaces the strides that a result has in memory (`dims.len()` of them).
     pub fn set_strides(&mut self, value: ValueId, strides: Dims) {
         self.values[value.index()].strides = strides;
@@ -237,6 +242,22 @@ impl Graph {
     /// A value.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]
+    }
+
+    /// A value, if there is one of this handle.
+    pub fn get_value(&self, id: ValueId) -> Option<&Value> {
+        self.values.get(id.index())
+    }
+
+    /// A node, if there is one of this handle.
+    pub fn get_node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    /// To break it on purpose.
+    #[cfg(test)]
+    pub(crate) fn parts(&mut self) -> (&mut Vec<Value>, &mut Vec<Node>) {
+        (&mut self.values, &mut self.nodes)
     }
 
     /// A node.

@@ -4,6 +4,7 @@ mod attrs;
 mod graph;
 mod op;
 mod pointwise;
+mod text;
 
 pub use attrs::{ConvAttrs, ReduceAttrs, ReduceMode, ViewOp};
 pub use graph::{Graph, Node, NodeId, ScalarType, SourceLoc, Value, ValueId, ValueKind};

@@ -108,6 +108,8 @@ where
     let mut unique = Vec::new();
     let order = graph.outputs().iter().map(|id| position_or_push(&mut unique, *id)).collect();
     graph.set_outputs(unique);
+    #[cfg(debug_assertions)]
+    crate::verify::check(&graph)?;
     Ok((graph, order))
 }
 
