@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A value is called by its name where that is a word and nobody else's, else by its number. Layouts are row-major unless they say `channels_last`
-//! or `strides […]`. Attributes that have their default are left out.
+//! or `strides […]`. Attributes that have their default are left out. The type of a result may be left out when it is written by hand.
 
 mod attributes;
 mod lex;

@@ -202,9 +202,11 @@ impl Parser {
         }
         let given = self.attributes()?;
         let op = attributes::op(name, Given(given)).map_err(|e| place.error(e.message()))?;
-        let (dtype, dims, strides) = self.full_type()?;
+        // What is not written is what inference gives.
+        let written = matches!(self.peek(), Token::Word(_)).then(|| self.full_type()).transpose()?;
         let loc = self.location()?;
         let value = self.graph.add_node(op, &operands, loc).map_err(|e| place.error(e.message()))?;
+        let Some((dtype, dims, strides)) = written else { return Ok(value) };
         let inferred = self.graph.value(value);
         if (inferred.dtype, inferred.dims) != (dtype, dims) {
             let text = format!("`{name}` gives {} {}, not {dtype} {dims}", inferred.dtype, inferred.dims);
