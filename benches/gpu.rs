@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use fused_graph::cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
-use fused_graph::prelude::*;
+use fused_graph::{Bound, CudaCaptured, prelude::*};
 use std::time::Instant;
 
 #[fused_graph]
@@ -223,6 +223,17 @@ fn host(dev: &Device, what: &str, plan: &fused_graph::Plan, tensors: &[&Tensor],
     }
 }
 
+/// What a launch costs once everything is in place. Replay and the bare launch of the same graph take turns, so that both see the same machine.
+fn bound_host(dev: &Device, what: &str, mut call: Bound) {
+    println!("host ns, {what}: bound launch {:.0}", host_ns(dev, || call.launch().unwrap()));
+    let graph = call.capture().unwrap();
+    let turn = |_| (host_ns(dev, || graph.replay().unwrap()), host_ns(dev, || graph.launch_alone().unwrap()));
+    let (replay, bare): (Vec<f64>, Vec<f64>) = (0..5).map(turn).unzip();
+    let (replay, bare) = (median(replay), median(bare));
+    println!("host ns, {what}: replay {replay:.0}");
+    println!("host ns, {what}: bare cuGraphLaunch {bare:.0}, which replay exceeds by {:.0}", replay - bare);
+}
+
 fn main() {
     let dev = match Device::cuda(0) {
         Ok(dev) => dev,
@@ -242,9 +253,11 @@ fn main() {
     );
     let plan = conv_bias_relu::plan(&x, &w, &b, 1).unwrap();
     host(&dev, "conv 1x64x56x56 k64 r3", &plan, &[&x, &w, &b], &[], || drop(conv_bias_relu(&x, &w, &b, 1).unwrap()));
+    bound_host(&dev, "conv 1x64x56x56 k64 r3", conv_bias_relu::bind(&x, &w, &b, 1).unwrap());
     let (x, w, b) = (half(&[64, 128, 64], 1.0, &dev), half(&[64, 64, 128], 0.05, &dev), half(&[128], 1.0, &dev));
     let plan = linear::plan(&x, &w, &b, 0.5, "relu").unwrap();
     host(&dev, "matmul 64x128x128x64", &plan, &[&x, &w, &b], &[0.5], || drop(linear(&x, &w, &b, 0.5, "relu").unwrap()));
+    bound_host(&dev, "matmul 64x128x128x64", linear::bind(&x, &w, &b, 0.5, "relu").unwrap());
     conv_rows(&dev);
     matmul_rows(&dev);
 }

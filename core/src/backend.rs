@@ -41,6 +41,9 @@ pub trait Accelerator: Send + Sync + Debug {
     fn download(&self, buffer: &dyn DeviceBuffer, offset: usize, out: &mut [u8]) -> Result<()>;
     /// Copies a tensor of this device to new memory with these (dense) strides and this element type.
     fn copy(&self, from: &Tensor, strides: &Dims, dtype: DType) -> Result<Arc<dyn DeviceBuffer>>;
+    /// Overwrites a tensor of this stream, each of whose elements has a place of its own, with one of the same dims and element type in other memory
+    /// of this GPU.
+    fn overwrite(&self, to: &Tensor, from: &Tensor) -> Result<()>;
     /// Waits for the stream.
     fn synchronize(&self) -> Result<()>;
     /// Turns a graph into something that runs on this GPU.
@@ -52,6 +55,8 @@ pub trait Accelerator: Send + Sync + Debug {
         launch: &Launch<'_>,
         options: &TuneOptions,
     ) -> Result<(Arc<dyn Executable>, TuneReport)>;
+    /// Records launches that are bound to this GPU into one CUDA graph.
+    fn capture(&self, calls: &[&dyn BoundLaunch]) -> Result<Box<dyn CapturedLaunches>>;
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
 }
@@ -94,6 +99,11 @@ pub type Results = SmallVec<[Tensor; 2]>;
 pub trait Executable: Send + Sync + Debug {
     /// Runs it. The signature of the arguments was compared with the one it was compiled for.
     fn run(&self, launch: &Launch<'_>) -> Result<Results>;
+    /// Tensors to be the results of a bound launch; what is in them does not matter.
+    fn results(&self, device: &Device) -> Result<Results>;
+    /// A launch with fixed arguments, whose results are written to these tensors: in the layout of [`results`](Self::results), and sharing no memory with an
+    /// argument.
+    fn bind(self: Arc<Self>, launch: &Launch<'_>, results: &[Tensor]) -> Result<Box<dyn BoundLaunch>>;
     /// What `explain` prints.
     fn explain(&self) -> Explain;
     /// What spares another process the compilation; nothing where there is nothing to spare.
@@ -104,6 +114,26 @@ pub trait Executable: Send + Sync + Debug {
     fn compiled(&self) -> usize {
         1
     }
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// An executable with its arguments and its results, all kept alive: launching looks nothing up and allocates nothing.
+pub trait BoundLaunch: Send + Debug {
+    /// Queues it on its stream; on the CPU runs it.
+    fn launch(&mut self) -> Result<()>;
+    /// Takes other arguments and results of the same signature. Nothing has changed if that fails.
+    fn rebind(&mut self, launch: &Launch<'_>, results: &[Tensor]) -> Result<()>;
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Bound launches as they were when they were captured, with all that they use kept alive.
+pub trait CapturedLaunches: Send + Debug {
+    /// Queues all of them, in order; on the CPU runs them.
+    fn replay(&self) -> Result<()>;
+    /// Captures the same calls as they are now. Nothing has changed if that fails.
+    fn update(&mut self, calls: &[&dyn BoundLaunch]) -> Result<()>;
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
 }

@@ -228,6 +228,18 @@ pub fn normalise_strides(dims: &Dims, strides: &Dims) -> Dims {
     out
 }
 
+/// Whether every element has a place of its own. Not so where a stride is 0 and the extent is not 1.
+pub fn is_distinct(dims: &Dims, strides: &Dims) -> bool {
+    let mut axes: Vec<usize> = (0..dims.len()).filter(|&a| dims[a] > 1).collect();
+    axes.sort_by_key(|&a| strides[a]);
+    let mut inner = 1i64;
+    axes.iter().all(|&a| {
+        let fits = strides[a] >= inner;
+        inner = inner.saturating_add(strides[a].saturating_mul(dims[a] - 1));
+        fits
+    })
+}
+
 /// One more than the largest element offset that a tensor of these dims and strides reads (0 if it has no elements).
 pub fn span(dims: &Dims, strides: &Dims) -> Option<i64> {
     if dims.contains(&0) {

@@ -7,12 +7,11 @@ use fused_graph_core::site::{Call, Meta, Site};
 use fused_graph_core::tensor::{HostData, Storage};
 use fused_graph_core::trace::{Binding, Expr, ops::*};
 use fused_graph_core::{DType, Device, ErrorKind, Result, Tensor, layout::Dims};
-use std::sync::Arc;
 
 fn tensor(dims: &[i64]) -> Tensor {
     let dims = Dims::new(dims).unwrap();
-    let data = Arc::new(HostData::F32(vec![0.0; dims.numel()]));
-    Tensor::from_parts(Device::CPU, Storage::Host(data), DType::F32, dims, dims.contiguous_strides(), 0)
+    let data = HostData::F32(vec![0.0; dims.numel()]);
+    Tensor::from_parts(Device::CPU, Storage::host(data), DType::F32, dims, dims.contiguous_strides(), 0)
 }
 
 const fn meta(params: &'static [&'static str], bindings: &'static [Binding]) -> Meta {

@@ -8,7 +8,7 @@ pub fn linear(
 ) -> ::fused_graph::Result<Tensor> {
     linear::__call(x, w, b, alpha).run()
 }
-/// Plans, reports and the traced graph of [`linear`](fn@linear).
+/// Bound calls, plans, reports and the traced graph of [`linear`](fn@linear).
 pub enum linear {}
 impl linear {
     /// The body of `linear` over symbolic tensors. Called inside another annotated function it becomes part of that one.
@@ -26,6 +26,15 @@ impl linear {
                 None => y,
             },
         )
+    }
+    /// A call with these arguments fixed and results of its own, to be launched many times or captured in a CUDA graph.
+    pub fn bind(
+        x: &Tensor,
+        w: &Tensor,
+        b: Option<&Tensor>,
+        alpha: f32,
+    ) -> ::fused_graph::Result<::fused_graph::Bound<Tensor>> {
+        Self::__call(x, w, b, alpha).bind()
     }
     /// The plan for these arguments, built and cached if it was not there yet. Nothing is launched.
     pub fn plan(

@@ -1,5 +1,5 @@
-//! The expansion: the function, and beside it a type of the same name that carries `expr`, `plan`, `explain`, `graph`, `stats` and
-//! `clear`. It stays short: logic lives in the library.
+//! The expansion: the function, and beside it a type of the same name that carries `expr`, `bind`, `plan`, `explain`, `graph`,
+//! `stats` and `clear`. It stays short: logic lives in the library.
 //!
 //! The companion is an empty enum and not a module, because a module would see neither the imports round the function nor the items
 //! of an enclosing function (tests, doctests).
@@ -78,7 +78,8 @@ impl<'a> Parts<'a> {
     /// The type beside the function.
     pub(crate) fn companion(&self) -> TokenStream {
         let (vis, name) = (&self.function.vis, self.companion_name());
-        let doc = format!(" Plans, reports and the traced graph of [`{0}`](fn@{0}).", self.function.name());
+        let doc =
+            format!(" Bound calls, plans, reports and the traced graph of [`{0}`](fn@{0}).", self.function.name());
         let attrs = self.function.attrs.iter().filter(|attr| attr.path().is_ident("cfg") || is_doc_hidden(attr));
         quote_spanned! {Span::mixed_site()=>
             #(#attrs)*
@@ -120,7 +121,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// `plan`, `explain` and `graph`, which take the arguments of the function.
+    /// `bind`, `plan`, `explain` and `graph`, which take the arguments of the function.
     fn queries(&self) -> TokenStream {
         let deprecated = self.deprecated();
         let methods = QUERIES.iter().map(|query| {
@@ -135,7 +136,9 @@ impl<'a> Parts<'a> {
     pub(crate) fn query(&self, query: &Query) -> TokenStream {
         let (krate, answer) = (self.krate, format_ident!("{}", query.answer, span = Span::mixed_site()));
         let method = Ident::new(query.method, Span::mixed_site());
-        let answer = Type::Verbatim(quote_spanned!(Span::mixed_site()=> #krate::#answer));
+        let output =
+            query.of_output.then_some(&self.output).map(|output| quote_spanned!(Span::mixed_site()=> <#output>));
+        let answer = Type::Verbatim(quote_spanned!(Span::mixed_site()=> #krate::#answer #output));
         let signature = self.signature(&method, &self.result(&answer));
         let doc = query.doc;
         let safety = self.safety_doc();
@@ -307,28 +310,40 @@ impl<'a> Parts<'a> {
 pub(crate) struct Query {
     pub(crate) method: &'static str,
     answer: &'static str,
+    /// Whether the answer is generic over what the function returns.
+    of_output: bool,
     doc: &'static str,
 }
 
 pub(crate) const QUERIES: &[Query] = &[
     Query {
+        method: "bind",
+        answer: "Bound",
+        of_output: true,
+        doc: " A call with these arguments fixed and results of its own, to be launched many times or captured in a CUDA graph.",
+    },
+    Query {
         method: "plan",
         answer: "Plan",
+        of_output: false,
         doc: " The plan for these arguments, built and cached if it was not there yet. Nothing is launched.",
     },
     Query {
         method: "tune",
         answer: "TuneReport",
+        of_output: false,
         doc: " Times every engine for these arguments, which are only read, and keeps the fastest for the calls that follow.",
     },
     Query {
         method: "explain",
         answer: "Explain",
+        of_output: false,
         doc: " Which operations went into which kernel for these arguments, and why.",
     },
     Query {
         method: "graph",
         answer: "Graph",
+        of_output: false,
         doc: " The traced graph for these arguments, before it is divided into kernels.",
     },
 ];

@@ -80,6 +80,7 @@ use proc_macro2::TokenStream;
 ///
 /// A type of the same name carries
 ///
+/// - `f::bind(…)`: a call with fixed arguments and results of its own, `Bound<…>`, for launches without look-up and for CUDA graphs;
 /// - `f::plan(…)`, `f::explain(…)`, `f::graph(…)`: the plan, the report and the traced graph for the given arguments;
 /// - `f::expr(…)`: the body, to be called in another annotated function, of which it becomes a part;
 /// - `f::stats()`, `f::clear()`: counts over all calls; forgets all plans.

@@ -2,7 +2,9 @@
 
 use fused_graph::prelude::*;
 use fused_graph::{Dims, Error, Result, TuneReport};
-use fused_graph_core::backend::{Accelerator, CompileRequest, DeviceBuffer, Executable, Launch};
+use fused_graph_core::backend::{
+    Accelerator, BoundLaunch, CapturedLaunches, CompileRequest, DeviceBuffer, Executable, Launch,
+};
 use fused_graph_core::tensor::Storage;
 use std::any::Any;
 use std::sync::Arc;
@@ -57,6 +59,9 @@ impl Accelerator for Fake {
             _ => Err(Error::unsupported("a fake device neither moves nor converts")),
         }
     }
+    fn overwrite(&self, _: &Tensor, _: &Tensor) -> Result<()> {
+        Err(Error::unsupported("a fake device does not write"))
+    }
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
@@ -70,6 +75,9 @@ impl Accelerator for Fake {
         _: &TuneOptions,
     ) -> Result<(Arc<dyn Executable>, TuneReport)> {
         self.compile(request).and(Err(Error::unsupported("nothing to choose from")))
+    }
+    fn capture(&self, _: &[&dyn BoundLaunch]) -> Result<Box<dyn CapturedLaunches>> {
+        Err(Error::unsupported("a fake device has no graphs"))
     }
     fn as_any(&self) -> &dyn Any {
         self

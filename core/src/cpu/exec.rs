@@ -1,16 +1,17 @@
 //! A compiled graph on the CPU.
 
+use super::bound::CpuCall;
 use super::lower::{Core, Kernel, lower};
 use super::registers::Class;
 use super::run::{Stored, copy};
-use crate::backend::{CompileRequest, Executable, Launch, Results};
+use crate::backend::{BoundLaunch, CompileRequest, Executable, Launch, Results};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::explain::{Explain, KernelReport, PlanSource};
 use crate::fuse::{Group, GroupKind, MemRef, Partition, RuleTarget, partition, report, resolve};
 use crate::ir::{Graph, Op, ValueId, ValueKind};
-use crate::tensor::{HostData, HostElement, Storage, Tensor, with_type};
+use crate::tensor::{HostData, HostElement, HostMemory, Storage, Tensor, with_type};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
@@ -51,14 +52,14 @@ struct Step {
 }
 
 #[derive(Debug)]
-struct CpuExecutable {
-    graph: Arc<Graph>,
+pub(super) struct CpuExecutable {
+    pub(super) graph: Arc<Graph>,
     partition: Partition,
     steps: Vec<Step>,
 }
 
 /// The memory of each value that has some, with the offset of its first element.
-type Table = Vec<Option<(Arc<HostData>, i64)>>;
+pub(super) type Table = Vec<Option<(Arc<HostData>, i64)>>;
 
 impl CpuExecutable {
     /// The arguments in their places.
@@ -82,39 +83,14 @@ impl CpuExecutable {
         Ok(table)
     }
 
-    fn result(&self, table: &Table, value: ValueId) -> Result<Tensor> {
-        let seen = resolve(&self.graph, value);
-        let (data, offset) = table[seen.base.index()]
-            .clone()
-            .ok_or_else(|| Error::unsupported(format!("no kernel computes `{}`", self.graph.label(value))))?;
-        let dtype = data.dtype();
-        let storage = Storage::Host(data);
-        Ok(Tensor::from_parts(Device::CPU, storage, dtype, seen.dims, seen.strides, offset + seen.offset))
-    }
-}
-
-fn scalar(dtype: DType, v: f64) -> HostData {
-    use crate::dtype::Element;
-    with_type!(dtype, T => T::wrap(vec![T::from_f64(v)]))
-}
-
-fn host(tensor: &Tensor) -> Result<(Arc<HostData>, i64)> {
-    match tensor.storage() {
-        Storage::Host(data) => Ok((Arc::clone(data), tensor.offset())),
-        Storage::Device(_) => {
-            Err(Error::device(format!("{tensor:?} is not in host memory; move it with `.to(&Device::cpu())`")))
-        }
-    }
-}
-
-impl Executable for CpuExecutable {
-    fn run(&self, launch: &Launch<'_>) -> Result<Results> {
+    /// Runs the kernels; all values are in the table then. Memory is taken from `spare` where it fits.
+    pub(super) fn execute(&self, launch: &Launch<'_>, spare: &mut Vec<HostData>) -> Result<Table> {
         let mut table = self.arguments(launch)?;
         let empty = HostData::Bool(Vec::new());
         for step in &self.steps {
             let memory = |v: ValueId| -> Stored<'_> { table[v.index()].as_ref().map_or((&empty, 0), |(d, o)| (d, *o)) };
             let results = match &step.work {
-                Work::Kernel(kernel) => kernel.run(&memory, launch.scalars),
+                Work::Kernel(kernel) => kernel.run(&memory, launch.scalars, spare),
                 Work::Copy((seen, view)) => {
                     let v = self.graph.value(*view);
                     vec![(*view, copy(memory(seen.base), seen, &v.dims, &v.strides))]
@@ -124,7 +100,64 @@ impl Executable for CpuExecutable {
                 table[value.index()] = Some((Arc::new(data), 0));
             }
         }
-        self.graph.outputs().iter().map(|&v| self.result(&table, v)).collect()
+        Ok(table)
+    }
+
+    /// Tensors for the results, given the elements of what they look at and where these begin. Those that look at the same memory share it.
+    fn tensors(&self, mut elements: impl FnMut(ValueId) -> Result<(Arc<HostData>, i64)>) -> Result<Results> {
+        let mut memories: Vec<(ValueId, Storage, i64)> = Vec::new();
+        let mut results = Results::new();
+        for &value in self.graph.outputs() {
+            let seen = resolve(&self.graph, value);
+            let at = match memories.iter().position(|(base, ..)| *base == seen.base) {
+                Some(at) => at,
+                None => {
+                    let (data, start) = elements(seen.base)?;
+                    memories.push((seen.base, Storage::Host(Arc::new(HostMemory::new(data))), start));
+                    memories.len() - 1
+                }
+            };
+            let (_, storage, start) = &memories[at];
+            let (dtype, storage) = (self.graph.value(value).dtype, storage.clone());
+            results.push(Tensor::from_parts(Device::CPU, storage, dtype, seen.dims, seen.strides, start + seen.offset));
+        }
+        Ok(results)
+    }
+}
+
+/// What a kernel has computed.
+pub(super) fn computed(graph: &Graph, table: &Table, base: ValueId) -> Result<(Arc<HostData>, i64)> {
+    let found = table[base.index()].clone();
+    found.ok_or_else(|| Error::unsupported(format!("no kernel computes `{}`", graph.label(base))))
+}
+
+fn scalar(dtype: DType, v: f64) -> HostData {
+    use crate::dtype::Element;
+    with_type!(dtype, T => T::wrap(vec![T::from_f64(v)]))
+}
+
+fn host(tensor: &Tensor) -> Result<(Arc<HostData>, i64)> {
+    match tensor.storage() {
+        Storage::Host(memory) => Ok((memory.load(), tensor.offset())),
+        Storage::Device(_) => {
+            Err(Error::device(format!("{tensor:?} is not in host memory; move it with `.to(&Device::cpu())`")))
+        }
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn run(&self, launch: &Launch<'_>) -> Result<Results> {
+        let table = self.execute(launch, &mut Vec::new())?;
+        self.tensors(|base| computed(&self.graph, &table, base))
+    }
+
+    fn results(&self, _device: &Device) -> Result<Results> {
+        let zeros = |v: ValueId| HostData::zeros(self.graph.value(v).dtype, self.graph.value(v).dims.numel());
+        self.tensors(|base| Ok((Arc::new(zeros(base)), 0)))
+    }
+
+    fn bind(self: Arc<Self>, launch: &Launch<'_>, results: &[Tensor]) -> Result<Box<dyn BoundLaunch>> {
+        Ok(Box::new(CpuCall::new(self, launch, results)))
     }
 
     fn explain(&self) -> Explain {

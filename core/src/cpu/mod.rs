@@ -3,6 +3,7 @@
 //! A graph is divided into the same kernels as for cuDNN (`fuse`). Each runs as one pass over its elements on all threads: tiles of the core operation
 //! (`gemm`, by `conv` or `matmul`), and on each tile, while it is in cache, the pointwise `program` and the reductions that follow.
 
+mod bound;
 mod conv;
 mod exec;
 mod gemm;
@@ -21,6 +22,7 @@ mod space;
 mod tests;
 mod tune;
 
+pub(crate) use bound::capture;
 pub use exec::compile;
 use run::parallel;
 pub use tune::tune;

@@ -2,7 +2,7 @@
 
 use super::conv::PreparedData;
 use super::gemm::{Number, Right};
-use super::lower::{Core, Kernel};
+use super::lower::{Core, Kernel, Output};
 use super::matmul::PreparedLeft;
 use super::program::{Frame, Memory, Tile};
 use super::reduce::{Accumulator, Reduction};
@@ -40,11 +40,20 @@ struct Job<'a> {
 }
 
 impl Kernel {
-    /// Runs the kernel; gives its results with the values they are.
-    pub(super) fn run<'a>(&self, memory: &impl Fn(ValueId) -> Stored<'a>, scalars: &[f64]) -> Vec<(ValueId, HostData)> {
+    /// Runs the kernel; gives its results with the values they are. Memory for them is taken from `spare` where it fits.
+    pub(super) fn run<'a>(
+        &self,
+        memory: &impl Fn(ValueId) -> Stored<'a>,
+        scalars: &[f64],
+        spare: &mut Vec<HostData>,
+    ) -> Vec<(ValueId, HostData)> {
         let sources: Vec<Stored<'_>> = self.program.sources.iter().map(|s| memory(s.value)).collect();
-        let mut outputs: Vec<HostData> =
-            self.outputs.iter().map(|o| HostData::zeros(o.dtype, o.dims.numel())).collect();
+        let mut fresh = |o: &Output| {
+            let fits = |d: &HostData| d.dtype() == o.dtype && d.len() == o.dims.numel();
+            let found = spare.iter().position(fits);
+            found.map_or_else(|| HostData::zeros(o.dtype, o.dims.numel()), |at| spare.swap_remove(at))
+        };
+        let mut outputs: Vec<HostData> = self.outputs.iter().map(&mut fresh).collect();
         let partial = match &self.core {
             None => self.run_pointwise(&sources, scalars, &mut outputs),
             Some((core, operands, class)) => {

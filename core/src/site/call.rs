@@ -1,5 +1,6 @@
 //! One call: arguments in, key, plan, launch.
 
+use super::bound::{Arguments, Bound};
 use super::build::{Build, CPU};
 use super::key::Key;
 use super::returns::in_order;
@@ -174,6 +175,18 @@ where
         };
         let results = entry.executable.run(&Launch { device, tensors: &tensors, scalars: &scalars })?;
         R::tensors(&mut in_order(results, &entry.order).into_iter())
+    }
+
+    /// The call with its arguments fixed, and results of its own; nothing is launched.
+    pub fn bind(self) -> Result<Bound<R::Tensors>> {
+        let device = self.device()?;
+        let Call { site, mut key, params, tensors, scalars, body } = self;
+        key.device(device.id());
+        let entry = match site.find(&key) {
+            Some(entry) => entry,
+            None => Build { site, params: &params, tensors: &tensors, scalars: &scalars, device }.entry(key, body)?.0,
+        };
+        Bound::new(entry, Arguments { site, device, params, tensors: &tensors, scalars: &scalars }, R::tensors)
     }
 
     /// The plan of these arguments, built if need be, not launched.

@@ -4,19 +4,26 @@
 //! (`Expr`s) to what the function gives (`Tensor`s).
 
 mod attr;
+mod bound;
 mod build;
 mod cache;
 mod call;
+mod captured;
+mod fits;
 mod key;
 mod plan;
 mod returns;
 
 pub use attr::{Attr, Field};
+pub use bound::{Bound, BoundCall};
 pub use cache::{Site, Stats};
 pub use call::{Call, Inputs};
+pub use captured::Captured;
 pub use key::KeyWriter;
 pub use plan::Plan;
 pub use returns::Returns;
+
+use fits::fits;
 
 use crate::backend::Options;
 use crate::trace::Binding;

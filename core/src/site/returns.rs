@@ -82,6 +82,9 @@ macro_rules! tuples {
 }
 tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
+/// How tensors become what a function gives.
+pub(super) type Collect<T> = fn(&mut smallvec::IntoIter<[Tensor; 2]>) -> Result<T>;
+
 /// Results in the order of the function, of which some may be the same value.
 pub(super) fn in_order(results: Results, order: &[usize]) -> Results {
     if order.iter().copied().eq(0..results.len()) {

@@ -37,7 +37,7 @@ impl Tensor {
     /// The elements on the host, with the offset and the strides that they have there.
     pub(crate) fn host_elements(&self) -> Result<(Arc<HostData>, i64, Dims)> {
         match (&self.storage, self.device.accelerator()) {
-            (Storage::Host(data), _) => Ok((Arc::clone(data), self.offset, self.strides)),
+            (Storage::Host(memory), _) => Ok((memory.load(), self.offset, self.strides)),
             (Storage::Device(buffer), Some(accelerator)) => {
                 let span = layout::span(&self.dims, &self.strides).unwrap_or(0) as usize;
                 let mut bytes = vec![0u8; span * self.dtype.size()];
@@ -95,7 +95,7 @@ impl Tensor {
             (Storage::Device(_), Some(a)) => Storage::Device(a.copy(self, strides, dtype)?),
             _ => {
                 let (data, offset, from) = self.host_elements()?;
-                Storage::Host(Arc::new(rearrange(&data, offset, &self.dims, &from, strides, dtype)))
+                Storage::host(rearrange(&data, offset, &self.dims, &from, strides, dtype))
             }
         };
         Ok(Tensor::from_parts(self.device.clone(), storage, dtype, self.dims, *strides, 0))

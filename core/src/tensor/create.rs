@@ -9,7 +9,6 @@ use crate::layout::{Dims, IntoDims};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of the next unseeded random tensor of this process.
@@ -44,7 +43,7 @@ impl Tensor {
     pub(crate) fn from_host(data: HostData, dims: Dims, strides: Dims, device: &Device) -> Result<Tensor> {
         let dtype = data.dtype();
         let storage = match device.accelerator() {
-            None => Storage::Host(Arc::new(data)),
+            None => Storage::host(data),
             Some(a) => Storage::Device(a.upload(&data.to_bytes())?),
         };
         Ok(Tensor::from_parts(device.clone(), storage, dtype, dims, strides, 0))

@@ -3,12 +3,15 @@
 mod convert;
 mod create;
 mod host;
+mod memory;
 mod views;
+mod write;
 
 pub(crate) use convert::rearrange;
 pub use create::set_seed;
 pub use host::HostData;
 pub(crate) use host::{HostElement, HostSliceMut, for_each_row, with_host, with_type};
+pub use memory::HostMemory;
 
 use crate::backend::DeviceBuffer;
 use crate::device::Device;
@@ -21,12 +24,22 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub enum Storage {
     /// Host memory.
-    Host(Arc<HostData>),
+    Host(Arc<HostMemory>),
     /// Memory of an accelerator.
     Device(Arc<dyn DeviceBuffer>),
 }
 
-/// A tensor: shared, immutable memory seen through dims, strides and an offset. Cheap to clone.
+impl Storage {
+    /// New host memory with these elements.
+    pub fn host(data: HostData) -> Storage {
+        Storage::Host(Arc::new(HostMemory::new(data)))
+    }
+}
+
+/// A tensor: shared memory seen through dims, strides and an offset. Cheap to clone.
+///
+/// Clones and views share the memory: what [`copy_from`](Tensor::copy_from) and [`write`](Tensor::write) put there is seen through all of them. Nothing else
+/// changes the elements of a tensor, except launching what it is the result of ([`Bound`](crate::site::Bound)).
 #[derive(Clone)]
 pub struct Tensor {
     dtype: DType,

@@ -1,20 +1,91 @@
 //! Where intermediates lie within the scratch memory of a call: those that are not alive at the same time share their place.
 
+use super::executable::bytes;
+use super::kernels::Kernel;
+use crate::compile::{Program, Step};
+use fused_graph_core::fuse;
+use fused_graph_core::ir::{Graph, ValueId};
+use std::sync::Arc;
+
+/// What has a place in the scratch memory of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Place {
+    /// A value between two kernels.
+    Value(ValueId),
+    /// The dense copy of an operand.
+    Copy(ValueId),
+    /// cuDNN's workspace or a reduction's scratch memory in this step.
+    Workspace(usize),
+}
+
+/// Places for everything between the kernels.
+pub(super) fn plan_memory(program: &Program<Arc<Kernel>>, written: &[ValueId]) -> (Vec<(Place, u64)>, u64) {
+    let graph = &*program.graph;
+    let mut found: Vec<(Place, Need)> = Vec::new();
+    let mut add = |place: Place, bytes: u64, at: usize| {
+        if bytes > 0 {
+            found.push((place, Need { bytes, from: at, to: at }));
+        }
+    };
+    for (at, step) in program.steps.iter().enumerate() {
+        let outputs: &[ValueId] = match step {
+            Step::Cudnn { group, plan } => {
+                add(Place::Workspace(at), plan.workspace, at);
+                &group.outputs
+            }
+            Step::Own { group, kernel, .. } => {
+                add(Place::Workspace(at), kernel.scratch(), at);
+                &group.outputs
+            }
+            Step::View { group, .. } => &group.outputs,
+            Step::Copy { value, dims, .. } => {
+                add(Place::Copy(*value), (dims.numel() * graph.value(*value).dtype.size()) as u64, at);
+                &[]
+            }
+        };
+        for &v in outputs.iter().filter(|v| !written.contains(v)) {
+            add(Place::Value(v), bytes(graph, v) as u64, at);
+        }
+    }
+    for (at, step) in program.steps.iter().enumerate() {
+        for read in reads(graph, step) {
+            for (_, need) in found.iter_mut().filter(|(place, _)| *place == read) {
+                need.to = need.to.max(at);
+            }
+        }
+    }
+    let needs: Vec<Need> = found.iter().map(|f| f.1).collect();
+    let (offsets, size) = place(&needs);
+    (found.iter().map(|f| f.0).zip(offsets).collect(), size)
+}
+
+/// What a step reads of the scratch memory.
+fn reads(graph: &Graph, step: &Step<Arc<Kernel>>) -> Vec<Place> {
+    let base = |v: &ValueId| Place::Value(fuse::resolve(graph, *v).base);
+    match step {
+        Step::Copy { value, .. } => vec![base(value)],
+        Step::View { group, .. } | Step::Own { group, .. } | Step::Cudnn { group, .. } => {
+            let views = group.nodes.iter().flat_map(|n| graph.node(*n).inputs.iter());
+            group.inputs.iter().chain(views).flat_map(|v| [base(v), Place::Copy(*v)]).collect()
+        }
+    }
+}
+
 /// Something that lives from one step to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
+struct Need {
     /// Bytes.
-    pub(super) bytes: u64,
+    bytes: u64,
     /// The step that writes it.
-    pub(super) from: usize,
+    from: usize,
     /// The last step that reads it.
-    pub(super) to: usize,
+    to: usize,
 }
 
 const ALIGNMENT: u64 = 256;
 
 /// An offset for each need, and the size of the whole.
-pub(super) fn place(needs: &[Need]) -> (Vec<u64>, u64) {
+fn place(needs: &[Need]) -> (Vec<u64>, u64) {
     let mut offsets = vec![0; needs.len()];
     let mut order: Vec<usize> = (0..needs.len()).collect();
     // Large ones first: the others fit between.

@@ -1,8 +1,10 @@
 //! A compiled function on a GPU, and the path of a call.
 
-use super::arena::{Need, place};
+use super::arena::{Place, plan_memory};
+use super::bound::CudaCall;
 use super::capture::{self, Capture, Relaxed};
 use super::kernels::{self, Kernel};
+use super::order::OtherStreams;
 use super::pool::Buffer;
 use super::retired::Loaded;
 use super::{Gpu, GpuStream, handle};
@@ -12,13 +14,13 @@ use crate::lower::{Binding, Source};
 use crate::plan::{KernelPlan, Known};
 use crate::target::Target;
 use cudnn_sys::{AttributeName, DescriptorType};
-use fused_graph_core::backend::{CompileRequest, Executable, Launch, Results};
+use fused_graph_core::backend::{BoundLaunch, CompileRequest, Executable, Launch, Results};
 use fused_graph_core::cpu::oracle;
 use fused_graph_core::explain::{Explain, PlanSource};
 use fused_graph_core::fuse::{self, MemRef};
 use fused_graph_core::ir::{Graph, ValueId, ValueKind};
 use fused_graph_core::tensor::Storage;
-use fused_graph_core::{DType, Error, Result, Tensor};
+use fused_graph_core::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::ffi::c_void;
@@ -38,17 +40,6 @@ pub struct CudaExecutable {
     scratch: u64,
 }
 
-/// What has a place in the scratch memory of a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    /// A value between two kernels.
-    Value(ValueId),
-    /// The dense copy of an operand.
-    Copy(ValueId),
-    /// cuDNN's workspace or a reduction's scratch memory in this step.
-    Workspace(usize),
-}
-
 /// Host scalars of a launch, each in a word of its own.
 pub(super) type Values = SmallVec<[[u8; 8]; 8]>;
 
@@ -62,7 +53,7 @@ pub(super) struct Addresses<'a> {
 
 impl Addresses<'_> {
     #[inline]
-    fn of(&self, v: ValueId) -> u64 {
+    pub(super) fn of(&self, v: ValueId) -> u64 {
         if let ValueKind::Input { index } = self.executable.program.graph.value(v).kind {
             return self.inputs[index];
         }
@@ -72,7 +63,7 @@ impl Addresses<'_> {
         }
     }
 
-    fn place(&self, place: Place) -> u64 {
+    pub(super) fn place(&self, place: Place) -> u64 {
         let found = self.executable.places.iter().find(|(p, _)| *p == place);
         found.map_or(0, |(_, offset)| self.scratch + offset)
     }
@@ -119,16 +110,44 @@ impl CudaExecutable {
         Ok(buffers)
     }
 
+    /// The stream of a device, which must be of the GPU that this was compiled for.
+    #[inline]
+    pub(super) fn stream<'a>(&self, device: &'a Device) -> Result<&'a GpuStream> {
+        let stream = GpuStream::of(device).filter(|s| std::ptr::eq(s.gpu(), self.gpu));
+        stream
+            .ok_or_else(|| Error::device(format!("a plan for {} was given tensors of {device}", self.gpu.description)))
+    }
+
+    /// The results, given the memory of what is written.
+    fn tensors(&self, device: &Device, buffers: &[Arc<Buffer>]) -> Results {
+        let graph = &*self.program.graph;
+        let results = self.results.iter().zip(graph.outputs()).filter_map(|(seen, &v)| {
+            let at = self.written.iter().position(|w| *w == seen.base)?;
+            let storage = Storage::Device(Arc::clone(&buffers[at]) as _);
+            let dtype = graph.value(v).dtype;
+            Some(Tensor::from_parts(device.clone(), storage, dtype, seen.dims, seen.strides, seen.offset))
+        });
+        results.collect()
+    }
+
+    /// Where what is written lies if these are the results.
+    pub(super) fn written_by<'a>(&'a self, results: &'a [Tensor]) -> impl Iterator<Item = u64> + 'a {
+        self.written.iter().map(move |w| {
+            let found = self.results.iter().zip(results).find(|(seen, _)| seen.base == *w);
+            found.map_or(0, |(seen, t)| (t.address() as i64 - seen.offset * t.dtype().size() as i64) as u64)
+        })
+    }
+
     pub(super) fn addresses(
         &self,
         launch: &Launch<'_>,
-        buffers: &[Arc<Buffer>],
+        written: impl Iterator<Item = u64>,
         scratch: Option<&Buffer>,
     ) -> Addresses<'_> {
         Addresses {
             executable: self,
             inputs: launch.tensors.iter().map(|t| t.address()).collect(),
-            written: buffers.iter().map(|b| b.address).collect(),
+            written: written.collect(),
             scratch: scratch.map_or(0, |s| s.address),
         }
     }
@@ -144,6 +163,11 @@ impl CudaExecutable {
         let arguments: Vec<Storage> = launch.tensors.iter().map(|t| t.storage().clone()).collect();
         capture.keep(self.gpu, (Arc::clone(&self.program), arguments, buffers.to_vec(), scratch))?;
         Ok(None)
+    }
+
+    /// What was compiled, to be kept.
+    pub(super) fn loaded(&self) -> &Arc<Loaded> {
+        &self.program
     }
 
     /// What was compiled.
@@ -171,23 +195,39 @@ impl CudaExecutable {
         addresses: &Addresses<'_>,
         scalars: &[f64],
     ) -> Result<()> {
-        let graph = &*self.program.graph;
         match step {
             Step::Cudnn { plan, .. } => self.execute(at, plan, stream, addresses, scalars),
             Step::Own { kernel, .. } => {
                 kernel.run(stream, &|v| addresses.of(v), addresses.place(Place::Workspace(at)), scalars)
             }
+            Step::Copy { .. } | Step::View { .. } => match self.copied(step, addresses) {
+                Some((kernel, from, to)) => copy(stream, kernel, from, to),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// What copies in a step that does nothing else, from where and to where.
+    pub(super) fn copied<'a>(
+        &self,
+        step: &'a Step<Arc<Kernel>>,
+        addresses: &Addresses<'_>,
+    ) -> Option<(&'a Kernel, u64, u64)> {
+        let graph = &*self.program.graph;
+        match step {
             Step::Copy { value, kernel, .. } => {
-                let from = self.address_of_view(addresses, *value);
-                let to = addresses.place(Place::Copy(*value));
-                copy(stream, kernel, from, to)
+                Some((kernel, self.address_of_view(addresses, *value), addresses.place(Place::Copy(*value))))
             }
             Step::View { group, kernel } => {
                 let node = graph.node(group.nodes[group.nodes.len() - 1]);
-                let from = self.address_of_view(addresses, node.inputs[0]);
-                copy(stream, kernel, from, addresses.of(node.output))
+                Some((kernel, self.address_of_view(addresses, node.inputs[0]), addresses.of(node.output)))
             }
+            Step::Cudnn { .. } | Step::Own { .. } => None,
         }
+    }
+
+    pub(super) fn steps(&self) -> &[Step<Arc<Kernel>>] {
+        &self.program.steps
     }
 
     /// Where the first element of a value lies, through its views.
@@ -256,6 +296,14 @@ impl CudaExecutable {
         let status = unsafe { (api.backend_execute)(handle, plan.descriptor.raw(), pack.raw()) };
         if status.is_success() { Ok(()) } else { Err(failure(api, status, "running a plan")) }
     }
+
+    /// Queues the plan of a step. As [`launch`](Self::launch).
+    pub(super) fn launch_step(&self, at: usize, pack: &Descriptor, stream: &GpuStream) -> Result<()> {
+        match self.program.steps.get(at) {
+            Some(Step::Cudnn { plan, .. }) => self.launch(plan, pack, stream),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The value of a host scalar as cuDNN reads it.
@@ -280,96 +328,16 @@ pub(super) fn bytes(graph: &Graph, v: ValueId) -> usize {
     graph.value(v).dims.numel() * graph.value(v).dtype.size()
 }
 
-/// Places for everything between the kernels.
-fn plan_memory(program: &Program<Arc<Kernel>>, written: &[ValueId]) -> (Vec<(Place, u64)>, u64) {
-    let graph = &*program.graph;
-    let mut found: Vec<(Place, Need)> = Vec::new();
-    let mut add = |place: Place, bytes: u64, at: usize| {
-        if bytes > 0 {
-            found.push((place, Need { bytes, from: at, to: at }));
-        }
-    };
-    for (at, step) in program.steps.iter().enumerate() {
-        let outputs: &[ValueId] = match step {
-            Step::Cudnn { group, plan } => {
-                add(Place::Workspace(at), plan.workspace, at);
-                &group.outputs
-            }
-            Step::Own { group, kernel, .. } => {
-                add(Place::Workspace(at), kernel.scratch(), at);
-                &group.outputs
-            }
-            Step::View { group, .. } => &group.outputs,
-            Step::Copy { value, dims, .. } => {
-                add(Place::Copy(*value), (dims.numel() * graph.value(*value).dtype.size()) as u64, at);
-                &[]
-            }
-        };
-        for &v in outputs.iter().filter(|v| !written.contains(v)) {
-            add(Place::Value(v), bytes(graph, v) as u64, at);
-        }
-    }
-    for (at, step) in program.steps.iter().enumerate() {
-        for read in reads(graph, step) {
-            for (_, need) in found.iter_mut().filter(|(place, _)| *place == read) {
-                need.to = need.to.max(at);
-            }
-        }
-    }
-    let needs: Vec<Need> = found.iter().map(|f| f.1).collect();
-    let (offsets, size) = place(&needs);
-    (found.iter().map(|f| f.0).zip(offsets).collect(), size)
-}
-
-/// What a step reads of the scratch memory.
-fn reads(graph: &Graph, step: &Step<Arc<Kernel>>) -> Vec<Place> {
-    let base = |v: &ValueId| Place::Value(fuse::resolve(graph, *v).base);
-    match step {
-        Step::Copy { value, .. } => vec![base(value)],
-        Step::View { group, .. } | Step::Own { group, .. } | Step::Cudnn { group, .. } => {
-            let views = group.nodes.iter().flat_map(|n| graph.node(*n).inputs.iter());
-            group.inputs.iter().chain(views).flat_map(|v| [base(v), Place::Copy(*v)]).collect()
-        }
-    }
-}
-
-/// Tensors of other streams: their work comes first, and they are not reused before ours is done.
-struct OtherStreams<'a>(SmallVec<[&'a GpuStream; 2]>);
-
-impl<'a> OtherStreams<'a> {
-    fn before(launch: &Launch<'a>, stream: &GpuStream) -> Result<Self> {
-        let mut others: SmallVec<[&GpuStream; 2]> = SmallVec::new();
-        for t in launch.tensors {
-            let Some(other) = GpuStream::of(t.device()) else { continue };
-            if other.id() != stream.id() && !others.iter().any(|o| o.id() == other.id()) {
-                capture::same(stream, other)?;
-                stream.wait_for(other)?;
-                others.push(other);
-            }
-        }
-        Ok(OtherStreams(others))
-    }
-
-    fn after(&self, stream: &GpuStream) -> Result<()> {
-        self.0.iter().try_for_each(|other| other.wait_for(stream))
-    }
-}
-
 impl Executable for CudaExecutable {
     fn run(&self, launch: &Launch<'_>) -> Result<Results> {
-        let Some(stream) = GpuStream::of(launch.device).filter(|s| std::ptr::eq(s.gpu(), self.gpu)) else {
-            return Err(Error::device(format!(
-                "a plan for {} was given tensors of {}",
-                self.gpu.description, launch.device
-            )));
-        };
+        let stream = self.stream(launch.device)?;
         let _current = stream.enter()?;
-        let others = OtherStreams::before(launch, stream)?;
-        let graph = &*self.program.graph;
+        let others = OtherStreams::of(stream, launch.tensors.iter().map(|t| t.device()));
+        others.before(stream)?;
         let buffers = self.results_memory(stream)?;
         // Given back to the pool at the end of the call, which is in stream order behind the kernels.
         let scratch = if self.scratch > 0 { Some(stream.pool().alloc(self.scratch as usize)?) } else { None };
-        let addresses = self.addresses(launch, &buffers, scratch.as_ref());
+        let addresses = self.addresses(launch, buffers.iter().map(|b| b.address), scratch.as_ref());
         let _scratch = match Capture::of(stream.cuda().cu_stream())? {
             None => scratch,
             Some(capture) => self.leave_to(&capture, launch, &buffers, scratch)?,
@@ -378,15 +346,18 @@ impl Executable for CudaExecutable {
             self.step(at, step, stream, &addresses, launch.scalars)?;
         }
         others.after(stream)?;
-        let mut results = Results::new();
-        for (seen, &v) in self.results.iter().zip(graph.outputs()) {
-            let Some(at) = self.written.iter().position(|w| *w == seen.base) else { continue };
-            let storage = Storage::Device(Arc::clone(&buffers[at]) as _);
-            let dtype = graph.value(v).dtype;
-            let device = launch.device.clone();
-            results.push(Tensor::from_parts(device, storage, dtype, seen.dims, seen.strides, seen.offset));
-        }
-        Ok(results)
+        Ok(self.tensors(launch.device, &buffers))
+    }
+
+    fn results(&self, device: &Device) -> Result<Results> {
+        let stream = self.stream(device)?;
+        let name = self.program.graph.name();
+        capture::none(stream.cuda().cu_stream(), format_args!("`{name}` is to be bound; bind it before the capture"))?;
+        Ok(self.tensors(device, &self.results_memory(stream)?))
+    }
+
+    fn bind(self: Arc<Self>, launch: &Launch<'_>, results: &[Tensor]) -> Result<Box<dyn BoundLaunch>> {
+        Ok(Box::new(CudaCall::new(self, launch, results)?))
     }
 
     fn explain(&self) -> Explain {

@@ -23,7 +23,7 @@ pub(super) struct Kernel {
     functions: Vec<Function>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Function(sys::CUfunction);
 
 // SAFETY: a function handle may be launched from any thread.
@@ -85,15 +85,7 @@ impl Kernel {
         scalars: &[f64],
     ) -> Result<()> {
         for (launch, function) in self.source.launches.iter().zip(&self.functions) {
-            let mut words: SmallVec<[[u8; 8]; 16]> = SmallVec::new();
-            for argument in &launch.arguments {
-                words.push(match *argument {
-                    Argument::Read { base, offset } => (address(base) as i64 + offset).to_ne_bytes(),
-                    Argument::Write(v) => address(v).to_ne_bytes(),
-                    Argument::Scratch => scratch.to_ne_bytes(),
-                    Argument::Scalar { index, ty } => scalar_bytes(scalars.get(index).copied().unwrap_or(0.0), ty),
-                });
-            }
+            let mut words: SmallVec<[Word; 16]> = words(launch, address, scratch, scalars).collect();
             let mut parameters: SmallVec<[*mut c_void; 16]> = words.iter_mut().map(|w| w.as_mut_ptr().cast()).collect();
             // SAFETY: the parameters are as many and of the types that the generated source declares (both are made from `arguments`), and they live
             // until the call returns, which copies them. What they point to is alive until the stream has run the kernel.
@@ -104,6 +96,71 @@ impl Kernel {
             .map_err(|e| cuda("launching a generated kernel", e))?;
         }
         Ok(())
+    }
+
+    /// The launches with their parameters in place, to be queued many times.
+    pub(super) fn ready(&self, address: &dyn Fn(ValueId) -> u64, scratch: u64, scalars: &[f64]) -> Vec<Ready> {
+        let launches = self.source.launches.iter().zip(&self.functions);
+        let ready = launches.map(|(launch, function)| {
+            let mut words: Box<[Word]> = words(launch, address, scratch, scalars).collect();
+            let parameters = words.iter_mut().map(|w| w.as_mut_ptr().cast()).collect();
+            Ready { function: *function, grid: launch.grid, parameters, _words: words }
+        });
+        ready.collect()
+    }
+}
+
+/// A parameter of a kernel; its size is that of its type.
+type Word = [u8; 8];
+
+fn words(
+    launch: &jit::Launch,
+    address: &dyn Fn(ValueId) -> u64,
+    scratch: u64,
+    scalars: &[f64],
+) -> impl Iterator<Item = Word> {
+    launch.arguments.iter().map(move |argument| match *argument {
+        Argument::Read { base, offset } => (address(base) as i64 + offset).to_ne_bytes(),
+        Argument::Write(v) => address(v).to_ne_bytes(),
+        Argument::Scratch => scratch.to_ne_bytes(),
+        Argument::Scalar { index, ty } => scalar_bytes(scalars.get(index).copied().unwrap_or(0.0), ty),
+    })
+}
+
+/// A launch with its parameters in place.
+#[derive(Debug)]
+pub(super) struct Ready {
+    function: Function,
+    grid: u32,
+    /// They lead into the words.
+    parameters: Box<[*mut c_void]>,
+    _words: Box<[Word]>,
+}
+
+// SAFETY: the pointers lead into memory that the value owns, which nobody changes and the driver reads within a call.
+unsafe impl Send for Ready {}
+
+impl Ready {
+    /// Queues it. The context is current.
+    pub(super) fn queue(&self, stream: &GpuStream) -> Result<()> {
+        let (parameters, none) = (self.parameters.as_ptr().cast_mut(), std::ptr::null_mut());
+        // SAFETY: as in `Kernel::run`; the driver copies the parameters and changes none.
+        let code = unsafe {
+            sys::cuLaunchKernel(
+                self.function.0,
+                self.grid,
+                1,
+                1,
+                BLOCK,
+                1,
+                1,
+                0,
+                stream.cuda().cu_stream(),
+                parameters,
+                none,
+            )
+        };
+        code.result().map_err(|e| cuda("launching a generated kernel", e))
     }
 }
 

@@ -10,14 +10,13 @@ impl CudaExecutable {
     /// Nanoseconds on the host for each part of a launch of its first plan; median of windows of `calls`.
     #[doc(hidden)]
     pub fn measure_parts(&self, launch: &Launch<'_>, calls: usize) -> Result<Vec<(&'static str, f64)>> {
-        let stream = launch.device.accelerator().and_then(|a| a.as_any().downcast_ref::<GpuStream>());
-        let (Some(stream), Some((at, plan))) = (stream, self.first_plan()) else {
+        let (Some(stream), Some((at, plan))) = (GpuStream::of(launch.device), self.first_plan()) else {
             return Err(Error::argument("nothing of cuDNN's to measure"));
         };
         let _current = stream.enter()?;
         let buffers = self.results_memory(stream)?;
         let scratch = stream.pool().alloc(self.scratch_bytes().max(1))?;
-        let addresses = self.addresses(launch, &buffers, Some(&scratch));
+        let addresses = self.addresses(launch, buffers.iter().map(|b| b.address), Some(&scratch));
         let mut kept = Values::new();
         let pack = self.pack(at, plan, &addresses, launch.scalars, &mut kept)?;
         let new_pack = || {

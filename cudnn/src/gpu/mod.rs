@@ -1,11 +1,14 @@
 //! A live GPU: devices, memory, handles, and running what was compiled.
 
 mod arena;
+mod bound;
 mod capture;
 mod executable;
+mod graph;
 mod handle;
 mod kernels;
 mod measure;
+mod order;
 mod pool;
 mod retired;
 mod slices;
@@ -13,6 +16,7 @@ mod stream;
 mod tune;
 
 pub use executable::CudaExecutable;
+pub use graph::CudaCaptured;
 pub use slices::{CudaTensor, CudaTensorView};
 pub use stream::GpuStream;
 
@@ -44,6 +48,8 @@ pub struct Gpu {
     /// Those of devices, each once.
     streams: Mutex<Vec<Weak<GpuStream>>>,
     retired: Retired,
+    /// The stream on which graphs are captured.
+    recorder: Mutex<Option<GpuStream>>,
 }
 
 /// What a GPU does at most; infinite where the driver does not say.
@@ -105,9 +111,23 @@ impl Gpu {
         let description = format!("{name} (sm_{sm}, {multiprocessors} SMs), cuDNN {}", library.version());
         let rates = Rates::read(&context, multiprocessors as u32);
         let kernels = Kernels::default();
-        let (handles, first) = (Mutex::new(Vec::new()), OnceCell::new());
+        let (handles, first, recorder) = (Mutex::new(Vec::new()), OnceCell::new(), Mutex::new(None));
         let (streams, retired) = (Mutex::default(), Retired::default());
-        Ok(Gpu { ordinal, context, library, sm, name, rates, description, kernels, handles, first, streams, retired })
+        Ok(Gpu {
+            ordinal,
+            context,
+            library,
+            sm,
+            name,
+            rates,
+            description,
+            kernels,
+            handles,
+            first,
+            streams,
+            retired,
+            recorder,
+        })
     }
 
     /// Its number.

@@ -1,15 +1,18 @@
 //! A GPU with a stream: what a `Device` holds.
 
 use super::capture::{self, Capture};
+use super::order::OtherStreams;
 use super::pool::Pool;
-use super::{CudaExecutable, Gpu, kernels};
+use super::{CudaExecutable, Gpu, graph, kernels};
 use crate::context::Current;
 use crate::error::cuda;
 use crate::jit;
 use crate::plan::Known;
 use cudarc::driver::{CudaStream, result, sys};
-use fused_graph_core::backend::{Accelerator, CompileRequest, DeviceBuffer, Executable, Launch};
-use fused_graph_core::layout::Dims;
+use fused_graph_core::backend::{
+    Accelerator, BoundLaunch, CapturedLaunches, CompileRequest, DeviceBuffer, Executable, Launch,
+};
+use fused_graph_core::layout::{self, Dims};
 use fused_graph_core::tensor::Storage;
 use fused_graph_core::tune::{TuneOptions, TuneReport};
 use fused_graph_core::{DType, Device, Result, Tensor};
@@ -33,7 +36,15 @@ impl GpuStream {
         GpuStream { gpu, stream, pool: Arc::new(Pool::new(gpu)), id }
     }
 
+    /// A new stream that no device has.
+    pub(super) fn apart(gpu: &'static Gpu) -> Result<Self> {
+        let _unchanged = Current::unchanged();
+        let stream = gpu.context.new_stream().map_err(|e| cuda("making a stream", e))?;
+        Ok(Self::new(gpu, stream))
+    }
+
     /// That of a device; none for the CPU.
+    #[inline]
     pub fn of(device: &Device) -> Option<&GpuStream> {
         device.accelerator()?.as_any().downcast_ref()
     }
@@ -150,6 +161,27 @@ impl Accelerator for GpuStream {
         Ok(buffer)
     }
 
+    fn overwrite(&self, to: &Tensor, from: &Tensor) -> Result<()> {
+        let _current = self.enter()?;
+        let others = OtherStreams::of(self, [from.device()]);
+        others.before(self)?;
+        if let Some(capture) = Capture::of(self.stream.cu_stream())? {
+            capture.keep(self.gpu, [to.storage().clone(), from.storage().clone()])?;
+        }
+        let normal = |t: &Tensor| layout::normalise_strides(t.dims(), t.strides());
+        let bytes = to.numel() * to.dtype().size();
+        let dense = layout::span(to.dims(), to.strides()) == Some(to.numel() as i64);
+        if dense && normal(to) == normal(from) {
+            // SAFETY: both tensors hold that many bytes without gaps, in memory that is alive and not the same.
+            unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, self.stream.cu_stream()) }
+                .map_err(|e| cuda("copying on the GPU", e))?;
+        } else {
+            let layout = (to.dims(), from.strides(), to.strides());
+            self.rearrange(from.address(), layout, (from.dtype(), to.dtype()), to.address())?;
+        }
+        others.after(self)
+    }
+
     fn synchronize(&self) -> Result<()> {
         capture::none(self.stream.cu_stream(), "nothing of it runs before its replay")?;
         let _current = self.enter()?;
@@ -169,6 +201,10 @@ impl Accelerator for GpuStream {
     ) -> Result<(Arc<dyn Executable>, TuneReport)> {
         let (tuned, report) = super::tune::tune(self, request, launch, options)?;
         Ok((Arc::new(tuned), report))
+    }
+
+    fn capture(&self, calls: &[&dyn BoundLaunch]) -> Result<Box<dyn CapturedLaunches>> {
+        graph::capture(calls)
     }
 
     fn as_any(&self) -> &dyn Any {

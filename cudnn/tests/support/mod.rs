@@ -39,7 +39,7 @@ pub fn graph<R: Returns>(args: &[Arg], body: impl FnOnce(&[Expr]) -> R) -> Graph
 fn argument(Arg(dims, dtype, last): &Arg) -> Tensor {
     let dims = Dims::new(dims).unwrap();
     let strides = if *last { dims.channels_last_strides() } else { dims.contiguous_strides() };
-    let nothing = Storage::Host(Arc::new(HostData::F32(Vec::new())));
+    let nothing = Storage::host(HostData::F32(Vec::new()));
     Tensor::from_parts(Device::CPU, nothing, *dtype, dims, strides, 0)
 }
 

@@ -61,7 +61,7 @@ pub(super) fn filled(value: &Value, mut next: impl FnMut() -> f64) -> Tensor {
     let offset = 3;
     let span = layout::span(&value.dims, &value.strides).unwrap() as usize + offset;
     let data = with_type!(value.dtype, T => T::wrap((0..span).map(|_| T::from_f64(next())).collect()));
-    let storage = Storage::Host(Arc::new(data));
+    let storage = Storage::host(data);
     Tensor::from_parts(Device::CPU, storage, value.dtype, value.dims, value.strides, offset as i64)
 }
 
