@@ -50,6 +50,25 @@
 //! # }
 //! ```
 //!
+//! Fixed buffers take the look-up out of the loop, and a CUDA graph of them most of the launch; [`Bound`] and [`Captured`] say how:
+//!
+//! ```
+//! # use fused_graph::prelude::*;
+//! # #[fused_graph]
+//! # fn scaled(x: &Tensor, w: &Tensor, alpha: f32) -> Tensor { gelu(alpha * matmul(x, w)) }
+//! # fn main() -> fused_graph::Result<()> {
+//! # let x = Tensor::ones([2, 4], DType::F32, &Device::cpu())?;
+//! # let w = Tensor::ones([4, 3], DType::F32, &Device::cpu())?;
+//! let mut call = scaled::bind(&x, &w, 0.5)?; // owns its result
+//! call.launch()?;
+//! let graph = call.capture()?;
+//! x.copy_from(&Tensor::zeros([2, 4], DType::F32, &Device::cpu())?)?;
+//! graph.replay()?;
+//! assert_eq!(call.outputs().to_vec::<f32>()?, [0.0; 6]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The rules of an annotated function are with [`macro@fused_graph`], the operations in [`ops`], devices in [`CudaDevice`] and [`Device`].
 //! `docs/fusion.md` in the repository is the table of what goes into one kernel.
 

@@ -12,6 +12,7 @@ macro_rules! on_cpu {
 on_cpu! {
     launches_agree_with_calls;
     several_kernels_and_views;
+    every_kind_of_parameter;
     rebinding;
     what_does_not_fit_is_refused;
     case_4_replays_are_never_stale;

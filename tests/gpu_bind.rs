@@ -21,6 +21,7 @@ macro_rules! on_gpu {
 on_gpu! {
     launches_agree_with_calls;
     several_kernels_and_views;
+    every_kind_of_parameter;
     rebinding;
     what_does_not_fit_is_refused;
     case_4_replays_are_never_stale;
@@ -105,8 +106,29 @@ fn inside_a_capture_of_the_callers() {
         }
         close(&core.outputs().0, &values(&linear_amax(&m, &w, &c, 0.5).unwrap().0));
     }
-    drop(call);
+    // A graph of the caller's keeps what the call used.
+    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
+    call.launch().unwrap();
+    let graph = stream.end_capture(NO_FLAGS).unwrap().unwrap();
+    let (y, want) = (call.outputs().clone(), affine_of(&x, &b, 0.5));
+    drop((call, core, x, b));
+    affine::clear();
+    let churn: Vec<Tensor> =
+        (0..16).map(|i| Tensor::full([8, 32, 16], f64::from(i), DType::F32, &dev).unwrap()).collect();
+    y.copy_from(&churn[3]).unwrap();
+    graph.launch().unwrap();
+    close(&y, &want);
+    assert!(churn.iter().enumerate().all(|(i, t)| values(t).iter().all(|v| *v == i as f64)));
+    let (x, b) = (random(1, &dev), random(2, &dev));
     close(&affine(&x, &b, 1.0).unwrap(), &affine_of(&x, &b, 1.0));
+    // Ours are launched outside of captures; that is said without harm.
+    let call = affine::bind(&x, &b, 0.5).unwrap();
+    let ours = call.capture().unwrap();
+    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
+    assert_eq!(ours.replay().unwrap_err().kind(), ErrorKind::Cuda);
+    stream.end_capture(NO_FLAGS).unwrap();
+    ours.replay().unwrap();
+    close(call.outputs(), &affine_of(&x, &b, 0.5));
 }
 
 /// A capture of ours while the caller captures the stream leaves that capture usable, and nothing of ours gets into it.
@@ -191,7 +213,7 @@ fn arguments_of_several_streams() {
     let stream = ours.cuda_stream().unwrap();
     stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     let refused = call.launch().unwrap_err();
-    assert!(refused.message().contains("several streams"), "{refused}");
+    assert!(refused.message().contains("captured"), "{refused}");
     stream.end_capture(NO_FLAGS).unwrap();
     call.launch().unwrap();
     close(call.outputs(), &affine_of(&x, &x, 0.5));

@@ -107,6 +107,47 @@ pub fn several_kernels_and_views(dev: &Device) {
     assert_eq!(call.set_output(0, &into).unwrap_err().kind(), ErrorKind::Layout, "two results look at that memory");
 }
 
+/// Instances, static parameters and nested results: `bind` has the parameters of the function.
+pub fn every_kind_of_parameter(dev: &Device) {
+    #[fused_graph]
+    fn every<T: Element, const N: usize>(
+        x: &Tensor,
+        more: Option<&Tensor>,
+        alpha: f32,
+        beta: f64,
+        negate: bool,
+    ) -> ([Tensor; 2], (Tensor, Tensor)) {
+        let mut y = alpha * x + beta;
+        for _ in 0..N {
+            y = y + x;
+        }
+        let y = match more {
+            Some(more) => y * more,
+            None => y,
+        };
+        let z = if negate { -y } else { y };
+        ([y, z], (sum(z), cast(z, T::DTYPE)))
+    }
+    let x = tensor(&[1.0, 2.0, 3.0, 4.0], &[2, 2], DType::F32, dev);
+    let mut call = every::bind::<f16, 2>(&x, Some(&x), 0.5, 0.25, true).unwrap();
+    call.set_scalar("beta", 0.5f32).unwrap();
+    call.launch().unwrap();
+    let want = [3.0, 11.0, 24.0, 42.0];
+    let ([y, z], (total, cast)) = call.outputs();
+    assert_eq!((values(y), cast.dtype()), (want.to_vec(), DType::F16));
+    for negated in [z, cast] {
+        assert_eq!(values(negated), want.map(|v: f64| -v));
+    }
+    assert_eq!(values(total), [-80.0]);
+    refused(call.set_scalar("negate", 1.0), ErrorKind::Argument, &["no host scalar `negate`", "`alpha`, `beta`"]);
+    // A result by its place through arrays and tuples.
+    let into = Tensor::zeros([2, 2], DType::F16, dev).unwrap();
+    call.set_output(3, &into).unwrap();
+    call.launch().unwrap();
+    assert_eq!(values(&into), want.map(|v| -v));
+    assert_eq!(values(&call.outputs().1.1), values(&into));
+}
+
 /// Other buffers and scalars, and results in a buffer of the caller's.
 pub fn rebinding(dev: &Device) {
     let (x, b) = operands(dev);

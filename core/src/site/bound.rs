@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// It holds the argument tensors, owns its results and whatever memory lies between kernels. [`launch`](Self::launch) looks nothing up, allocates nothing
 /// and writes the same results each time; [`capture`](Self::capture) makes a CUDA graph of it. What is in the results before the first launch does not
-/// matter. Two bound calls share nothing but the plan.
+/// matter. Two bound calls share nothing but the plan. A call keeps the plan that it was bound with: after `f::tune` or `f::clear`, bind again.
 ///
 /// ```
 /// use fused_graph::prelude::*;

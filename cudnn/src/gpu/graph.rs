@@ -1,5 +1,8 @@
 //! CUDA graphs of bound calls, by stream capture.
 //!
+//! Not by cuDNN's own population of graphs (`cudnnBackendPopulateCudaGraph`): not every engine has it, it adds a level of child graphs, and the replay is the
+//! same.
+//!
 //! What is captured runs on a stream of our own that nobody else knows: on the call's stream, the work of other threads would end up in the graph instead
 //! of being done. The graph is then launched on the call's stream.
 
@@ -27,7 +30,7 @@ pub(super) struct Recorded {
 
 /// An instantiated graph.
 #[derive(Debug)]
-struct Exec {
+pub(super) struct Exec {
     raw: RawExec,
     gpu: &'static Gpu,
 }
@@ -77,7 +80,7 @@ impl Recorded {
         Ok(self)
     }
 
-    fn instantiate(&self) -> Result<Exec> {
+    pub(super) fn instantiate(&self) -> Result<Exec> {
         // SAFETY: the graph is alive and the context current.
         let exec = unsafe { result::graph::instantiate(self.graph, sys::CUgraphInstantiate_flags(0)) };
         let exec = exec.map_err(|e| cuda("instantiating a CUDA graph", e))?;
@@ -95,6 +98,14 @@ impl Drop for Recorded {
 }
 
 impl Exec {
+    /// Queues it; what it uses is alive until that has run. The context is current.
+    #[inline]
+    pub(super) fn launch(&self, stream: &GpuStream) -> Result<()> {
+        // SAFETY: graph and stream are alive and of the current context; the callers keep what is used.
+        let launched = unsafe { result::graph::launch(self.raw.0, stream.cuda().cu_stream()) };
+        launched.map_err(|e| cuda("launching a CUDA graph", e))
+    }
+
     /// Takes over what another capture has other parameters for; false if that needs a new instance. The context is current.
     fn update(&mut self, from: &Recorded) -> bool {
         // The function came with CUDA 12; cudarc panics where it is missing.
@@ -174,7 +185,7 @@ impl CapturedLaunches for CudaGraph {
         capture::none(stream.cuda().cu_stream(), "a graph cannot be replayed in it; launch its bound calls there")?;
         let others = OtherStreams::of(stream, &self.others);
         others.before(stream)?;
-        self.launch(stream)?;
+        self.exec.launch(stream)?;
         others.after(stream)
     }
 
@@ -197,15 +208,6 @@ impl CapturedLaunches for CudaGraph {
     }
 }
 
-impl CudaGraph {
-    #[inline]
-    fn launch(&self, stream: &GpuStream) -> Result<()> {
-        // SAFETY: the graph is instantiated, and what it uses is kept alive beside it.
-        let launched = unsafe { result::graph::launch(self.exec.raw.0, stream.cuda().cu_stream()) };
-        launched.map_err(|e| cuda("launching a CUDA graph", e))
-    }
-}
-
 /// What captured calls are on a GPU.
 pub trait CudaCaptured {
     /// `cuGraphLaunch` and nothing else: neither the context of the thread nor the order between streams nor changed calls are looked at. For measuring
@@ -216,7 +218,7 @@ pub trait CudaCaptured {
 impl CudaCaptured for Captured {
     fn launch_alone(&self) -> Result<()> {
         match self.launches().as_any().downcast_ref::<CudaGraph>() {
-            Some(graph) => graph.launch(stream_of(&graph.device)?),
+            Some(graph) => graph.exec.launch(stream_of(&graph.device)?),
             None => Err(Error::device("on the CPU there is no CUDA graph")),
         }
     }

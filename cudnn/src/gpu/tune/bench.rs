@@ -2,7 +2,7 @@
 
 use super::super::kernels::Kernel;
 use super::super::pool::Buffer;
-use super::super::{GpuStream, executable, handle};
+use super::super::{GpuStream, executable, graph, handle};
 use crate::compile::{Copies, Step};
 use crate::descriptor::{Descriptor, failure};
 use crate::error::cuda;
@@ -79,26 +79,27 @@ impl<'a> Bench<'a> {
                 self.values.insert(v, Arc::new(buffer));
             }
         }
-        self.launch(step)
+        self.with(step, |launch| launch(self.stream))
     }
 
-    fn launch(&self, step: &Step<Arc<Kernel>>) -> Result<()> {
+    /// Gives `work` what launches a step on a stream, while the memory that it needs is held.
+    fn with<R>(&self, step: &Step<Arc<Kernel>>, work: impl FnOnce(&Launcher<'_>) -> Result<R>) -> Result<R> {
         match step {
             Step::Copy { value, kernel, .. } => {
                 let to = self.copies.get(value).map_or(0, |b| b.address);
-                executable::copy(self.stream, kernel, self.seen(*value), to)
+                work(&|on| executable::copy(on, kernel, self.seen(*value), to))
             }
             Step::View { group, kernel } => {
                 let node = self.graph.node(group.nodes[group.nodes.len() - 1]);
-                executable::copy(self.stream, kernel, self.seen(node.inputs[0]), self.address(node.output))
+                work(&|on| executable::copy(on, kernel, self.seen(node.inputs[0]), self.address(node.output)))
             }
             Step::Own { kernel, .. } => {
                 let scratch = self.stream.pool().alloc(kernel.scratch() as usize)?;
-                kernel.run(self.stream, &|v| self.address(v), scratch.address, self.scalars)
+                work(&|on| kernel.run(on, &|v| self.address(v), scratch.address, self.scalars))
             }
             Step::Cudnn { plan, .. } => {
-                let mut prepared = self.prepare(plan, &HashMap::new())?;
-                self.execute(plan, &mut prepared)
+                let prepared = self.prepare(plan, &HashMap::new())?;
+                work(&|on| execute(plan, &prepared, on))
             }
         }
     }
@@ -123,18 +124,18 @@ impl<'a> Bench<'a> {
             poison(&buffer, self.stream)?;
             own.insert(v, Arc::new(buffer));
         }
-        let mut prepared = self.prepare(plan, &own)?;
-        self.execute(plan, &mut prepared)?;
+        let prepared = self.prepare(plan, &own)?;
+        execute(plan, &prepared, self.stream)?;
         for (&v, buffer) in &own {
             let expected = self.values.get(&v).ok_or_else(|| Error::unsupported("nothing to compare with"))?;
             self.compare(v, expected, buffer)?;
         }
-        self.time(|| self.execute(plan, &mut prepared))
+        self.time(&|on| execute(plan, &prepared, on))
     }
 
     /// Times a step that has run.
     pub(super) fn time_step(&self, step: &Step<Arc<Kernel>>) -> Result<(f64, f64)> {
-        self.time(|| self.launch(step))
+        self.with(step, |launch| self.time(launch))
     }
 
     fn prepare(&self, plan: &KernelPlan, own: &HashMap<ValueId, Arc<Buffer>>) -> Result<Prepared> {
@@ -160,15 +161,6 @@ impl<'a> Bench<'a> {
             d.set_pointers(AttributeName::VARIANT_PACK_WORKSPACE, &[workspace.address as *mut c_void])
         })?;
         Ok(Prepared { pack, _scalars: scalars, _workspace: workspace })
-    }
-
-    fn execute(&self, plan: &KernelPlan, prepared: &mut Prepared) -> Result<()> {
-        let api = self.stream.gpu().library.api();
-        let handle = handle::on(self.stream)?;
-        // SAFETY: the plan was built for this GPU; the pack names memory of this bench with the dims, strides and alignments it was built for (or
-        // better aligned), the workspace it asks for, and scalars that `prepared` holds. The handle is this thread's.
-        let status = unsafe { (api.backend_execute)(handle, plan.descriptor.raw(), prepared.pack.raw()) };
-        if status.is_success() { Ok(()) } else { Err(failure(api, status, "running a plan")) }
     }
 
     /// Whether a result has the values of the heuristic's choice, up to rounding.
@@ -208,25 +200,27 @@ impl<'a> Bench<'a> {
     }
 
     /// Median microseconds of a launch over windows, and the range of their middle half over it.
-    fn time(&self, mut launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
+    fn time(&self, launch: &Launcher<'_>) -> Result<(f64, f64)> {
         let (start, end) = (Event::new()?, Event::new()?);
         for _ in 0..3 {
-            launch()?;
+            launch(self.stream)?;
         }
-        let estimate = self.window(&start, &end, &mut launch)?.max(0.5);
+        let estimate = self.window(&start, &end, || launch(self.stream))?.max(0.5);
         let mut windows = Vec::new();
         let per_window = if self.flush.is_some() { 1 } else { LAUNCHES.min((TIME / 7.0 / estimate) as usize).max(1) };
         let count = ((TIME / (estimate * per_window as f64)) as usize).clamp(WINDOWS.0, WINDOWS.1);
-        let graph =
-            if self.flush.is_none() { Some(Captured::new(self.stream, per_window, &mut launch)?) } else { None };
+        let window = |on: &GpuStream| (0..per_window).try_for_each(|_| launch(on));
+        let graph = match &self.flush {
+            None => Some(graph::record(self.stream.gpu(), window)?.instantiate()?),
+            Some(_) => None,
+        };
         for _ in 0..count {
-            let micros = match (&graph, &self.flush) {
-                (Some(graph), _) => self.window(&start, &end, || graph.launch(self.stream))?,
-                (None, Some(flush)) => {
-                    poison(flush, self.stream)?;
-                    self.window(&start, &end, &mut launch)?
-                }
-                (None, None) => self.window(&start, &end, &mut launch)?,
+            if let Some(flush) = &self.flush {
+                poison(flush, self.stream)?;
+            }
+            let micros = match &graph {
+                Some(graph) => self.window(&start, &end, || graph.launch(self.stream))?,
+                None => self.window(&start, &end, || window(self.stream))?,
             };
             windows.push(micros / per_window as f64);
         }
@@ -250,6 +244,18 @@ impl<'a> Bench<'a> {
             Ok(millis as f64 * 1e3)
         }
     }
+}
+
+/// Queues something on a stream.
+type Launcher<'a> = dyn Fn(&GpuStream) -> Result<()> + 'a;
+
+fn execute(plan: &KernelPlan, prepared: &Prepared, on: &GpuStream) -> Result<()> {
+    let api = on.gpu().library.api();
+    let handle = handle::on(on)?;
+    // SAFETY: the plan was built for this GPU; the pack names memory of the bench with the dims, strides and alignments it was built for (or better
+    // aligned), the workspace it asks for, and scalars that `prepared` holds. The handle is this thread's.
+    let status = unsafe { (api.backend_execute)(handle, plan.descriptor.raw(), prepared.pack.raw()) };
+    if status.is_success() { Ok(()) } else { Err(failure(api, status, "running a plan")) }
 }
 
 /// A variant pack with what it points to.
@@ -279,41 +285,5 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: made by `new`; nothing waits for it any more.
         let _ = unsafe { result::event::destroy(self.0) };
-    }
-}
-
-/// Launches in an executable CUDA graph.
-struct Captured(sys::CUgraphExec);
-
-impl Captured {
-    fn new(stream: &GpuStream, launches: usize, launch: &mut impl FnMut() -> Result<()>) -> Result<Captured> {
-        let cu = stream.cuda().cu_stream();
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive and not capturing.
-        unsafe { result::stream::begin_capture(cu, mode) }.map_err(|e| cuda("starting a capture", e))?;
-        let queued = (0..launches).try_for_each(|_| launch());
-        // SAFETY: the capture was started above; it is ended also where a launch failed.
-        let graph = unsafe { result::stream::end_capture(cu) }.map_err(|e| cuda("ending a capture", e));
-        queued?;
-        let graph = graph?;
-        // SAFETY: the graph is whole; it is not needed once it is instantiated.
-        unsafe {
-            let exec = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
-            let _ = result::graph::destroy(graph);
-            exec.map(Captured).map_err(|e| cuda("instantiating a CUDA graph", e))
-        }
-    }
-
-    fn launch(&self, stream: &GpuStream) -> Result<()> {
-        // SAFETY: graph and stream are alive; what the launches use is held by the bench.
-        unsafe { result::graph::launch(self.0, stream.cuda().cu_stream()) }
-            .map_err(|e| cuda("launching a CUDA graph", e))
-    }
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`; the windows have waited for its launches.
-        let _ = unsafe { result::graph::exec_destroy(self.0) };
     }
 }
