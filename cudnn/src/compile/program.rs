@@ -24,7 +24,7 @@ pub struct Program<J> {
 /// One launch.
 #[derive(Debug)]
 pub enum Step<J> {
-    /// A dense copy of an operand that no engine can read as it lies, for [`lower::Source::Copy`].
+    /// A dense copy of an operand that no engine can read as it lies, for [`Source::Copy`](crate::lower::Source::Copy).
     Copy {
         /// The operand.
         value: ValueId,

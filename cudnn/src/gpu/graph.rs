@@ -12,13 +12,12 @@ use super::order::{OtherStreams, other_devices};
 use super::{Gpu, GpuStream, handle};
 use crate::context::Current;
 use crate::error::cuda;
-use crate::library::driver::driver;
+use crate::library::driver;
 use cudarc::driver::{result, sys};
 use fused_graph_core::backend::{BoundLaunch, CapturedLaunches};
 use fused_graph_core::site::Captured;
 use fused_graph_core::{Device, Error, Result};
 use std::any::Any;
-use std::mem::MaybeUninit;
 use std::sync::{Arc, PoisonError};
 
 /// A captured graph that is not instantiated.
@@ -108,14 +107,15 @@ impl Exec {
 
     /// Takes over what another capture has other parameters for; false if that needs a new instance. The context is current.
     fn update(&mut self, from: &Recorded) -> bool {
-        // The function came with CUDA 12; cudarc panics where it is missing.
-        if !driver().is_ok_and(|d| d.version.major >= 12) {
-            return false;
-        }
-        let mut why = MaybeUninit::uninit();
+        /// A result and two nodes.
+        type Why = [usize; 3];
+        type Update = unsafe extern "C" fn(sys::CUgraphExec, sys::CUgraph, *mut Why) -> sys::CUresult;
+        // Not from cudarc: whether it declares the function depends on the CUDA toolkit of the machine that it is built on. It came with CUDA 12.
+        // SAFETY: the driver's function of this name has this signature.
+        let Ok(update) = (unsafe { driver::function::<Update>("cuGraphExecUpdate_v2") }) else { return false };
+        let mut why = Why::default();
         // SAFETY: both graphs are alive, and the driver writes one structure, which is not looked at.
-        let code = unsafe { sys::cuGraphExecUpdate_v2(self.raw.0, from.graph, why.as_mut_ptr()) };
-        code == sys::CUresult::CUDA_SUCCESS
+        unsafe { update(self.raw.0, from.graph, &mut why) == sys::CUresult::CUDA_SUCCESS }
     }
 }
 
