@@ -4,6 +4,7 @@
 mod common;
 
 use common::matrix::{self, Case};
+use common::norms;
 use fused_graph::prelude::*;
 
 fn all(make: fn(&Device) -> Vec<Case>) {
@@ -35,4 +36,11 @@ fn cores() {
 #[ignore = "needs a GPU; cargo xtask bundle"]
 fn epilogues() {
     all(matrix::epilogues);
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn norms_and_softmax() {
+    all(norms::matrix);
+    norms::known_values(&Device::cuda(0).unwrap());
 }

@@ -7,12 +7,14 @@
 //! 5. A value has as many strides as dims, at most eight, none negative, and reaches no further than memory can address.
 //! 6. Element type and dims of a result are those that inference gives.
 //! 7. No two elements of what an operation writes share a place (views may repeat).
-//! 8. Results of the function are tensors, each there once.
+//! 8. Operands that a launch passes by value (ε) are host scalars, literals, or arithmetic of them.
+//! 9. Results of the function are tensors, each there once.
 
 use crate::infer::infer;
 use crate::ir::{Graph, Node, Op, ScalarType, Value, ValueId, ValueKind};
 use crate::layout::{Dims, span};
 use crate::{DType, Error, Result};
+use std::collections::HashSet;
 
 /// Everything that is wrong with a graph, in words; nothing if it is sound.
 pub fn verify(graph: &Graph) -> Vec<String> {
@@ -104,6 +106,11 @@ fn operation(graph: &Graph, node: &Node, result: &Value, say: &mut impl FnMut(St
     if unsound || operands.len() < node.inputs.len() {
         return;
     }
+    if let Some(v) = node.op.by_value().and_then(|at| node.inputs.get(at))
+        && !by_value(graph, *v)
+    {
+        say(format!("reads %{}, which is no scalar, by value", v.index()));
+    }
     match infer(&node.op, &operands) {
         Err(e) => say(e.message().to_owned()),
         Ok(r) if (r.dtype, r.dims) != (result.dtype, result.dims) => {
@@ -114,6 +121,24 @@ fn operation(graph: &Graph, node: &Node, result: &Value, say: &mut impl FnMut(St
         }
         Ok(_) => {}
     }
+}
+
+/// Whether a value is a host scalar, a literal or arithmetic of them, in a graph that may be unsound.
+fn by_value(graph: &Graph, v: ValueId) -> bool {
+    let mut open = vec![v];
+    let mut seen = HashSet::new();
+    while let Some(v) = open.pop() {
+        let Some(value) = graph.get_value(v) else { return false };
+        if value.is_scalar() || !seen.insert(v) {
+            continue;
+        }
+        let ValueKind::Node(n) = value.kind else { return false };
+        match graph.get_node(n) {
+            Some(n) if matches!(n.op, Op::Pointwise(..) | Op::Cast(_)) => open.extend(&n.inputs),
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Whether two elements share a place, for layouts that are a nesting of axes.

@@ -32,6 +32,8 @@ attributes! {
     sys::ReductionOp => REDUCTION_OPERATOR_TYPE;
     sys::ConvolutionMode => CONVOLUTION_MODE;
     sys::NanPropagation => NAN_PROPOGATION;
+    sys::NormMode => NORM_MODE;
+    sys::NormFwdPhase => NORM_FWD_PHASE;
     sys::HeurMode => HEUR_MODE;
     sys::NumericalNote => NUMERICAL_NOTE;
     sys::BehaviorNote => BEHAVIOR_NOTE;

@@ -6,7 +6,8 @@ mod support;
 use fused_graph_core::DType;
 use fused_graph_core::fuse::{GroupKind, group_of};
 use fused_graph_core::ir::{
-    Arity, Graph, Op, Params, PointwiseClass, PointwiseMode, ReduceAttrs, ReduceMode, SourceLoc,
+    Arity, Graph, NormAttrs, NormMode, NormPart, Op, Params, PointwiseClass, PointwiseMode, ReduceAttrs, ReduceMode,
+    SoftmaxAttrs, SourceLoc,
 };
 use fused_graph_core::layout::Dims;
 use fused_graph_cudnn::jit::{copy_graph, generate, nvrtc};
@@ -96,4 +97,54 @@ fn copies_and_large_reductions_compile() {
     let source = generate(&g, &group_of(&g, GroupKind::Kernel, &nodes)).unwrap();
     assert_eq!(source.launches.len(), 2, "in two stages");
     nvrtc::compile(&source.code, 80).unwrap();
+}
+
+/// Softmax and norms in all their forms: rows of a warp, of a block, and rows too long for registers.
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn rows_compile() {
+    for dtype in [DType::BF16, DType::F32, DType::F64] {
+        for length in [1, 40, 1000, 50_000] {
+            for code in rows(dtype, length) {
+                let sm = if dtype == DType::F32 { 80 } else { 100 };
+                let cubin = nvrtc::compile(&code, sm).unwrap_or_else(|e| panic!("{dtype}, {length}: {e}\n{code}"));
+                assert!(cubin.starts_with(b"\x7fELF"));
+            }
+        }
+    }
+}
+
+fn rows(dtype: DType, length: i64) -> Vec<String> {
+    let attrs = |mode, part| NormAttrs { mode, axes: 0b100, bias: mode == NormMode::Layer, part };
+    let sets: [&[Op]; 4] = [
+        &[Op::Softmax(SoftmaxAttrs { axis: 2, log: false })],
+        &[Op::Softmax(SoftmaxAttrs { axis: 2, log: true })],
+        &[
+            Op::Norm(attrs(NormMode::Layer, NormPart::Y)),
+            Op::Norm(attrs(NormMode::Layer, NormPart::Mean)),
+            Op::Norm(attrs(NormMode::Layer, NormPart::InvStd)),
+        ],
+        &[Op::Norm(attrs(NormMode::Rms, NormPart::InvStd))],
+    ];
+    let code = |ops: &[Op]| {
+        let mut g = Graph::new("rows");
+        let input = |g: &mut Graph, dims: &[i64]| {
+            let dims = Dims::new(dims).unwrap();
+            g.add_input("x", dtype, dims, dims.contiguous_strides())
+        };
+        let (x, gamma, beta) = (input(&mut g, &[3, 5, length]), input(&mut g, &[length]), input(&mut g, &[length]));
+        let epsilon = g.add_const(1e-5);
+        let outputs = ops.iter().map(|&op| {
+            let operands = match op {
+                Op::Norm(a) if a.bias => vec![x, gamma, beta, epsilon],
+                Op::Norm(_) => vec![x, gamma, epsilon],
+                _ => vec![x],
+            };
+            g.add_node(op, &operands, SourceLoc::NONE).unwrap()
+        });
+        let outputs: Vec<_> = outputs.collect();
+        g.set_outputs(outputs);
+        whole(&g)
+    };
+    sets.into_iter().map(code).collect()
 }

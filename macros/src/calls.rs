@@ -207,7 +207,11 @@ fn check(callee: &Ident, operation: &Operation, arguments: &[Argument], errors: 
 }
 
 fn arity(place: &TokenStream, operation: &Operation, arguments: &[Argument], errors: &mut Errors) {
-    let number = if operation.operands.len() == 1 { "one operand" } else { "two operands" };
+    let number = match operation.operands.len() {
+        1 => "one operand",
+        2 => "two operands",
+        _ => "three operands",
+    };
     let option = arguments.iter().find_map(|argument| argument.name.as_ref());
     let option = option.map_or_else(String::new, |name| format!("{name} = …"));
     let (operands, options) = (operation.operands.join(", "), operation.options.join(", "));

@@ -14,6 +14,8 @@ pub(crate) struct Operation {
 }
 
 const CONV: &[&str] = &["bias", "scale", "residual", "padding", "stride", "dilation", "groups"];
+const LAYER_NORM: &[&str] = &["epsilon", "zero_centered"];
+const RMS_NORM: &[&str] = &["bias", "epsilon", "zero_centered"];
 const REDUCE: &[&str] = &["axes", "keepdim"];
 
 const fn operation(
@@ -45,6 +47,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation("amax", "ReduceOptions", &["x"], REDUCE),
     operation("norm1", "ReduceOptions", &["x"], REDUCE),
     operation("norm2", "ReduceOptions", &["x"], REDUCE),
+    operation("layer_norm", "LayerNormOptions", &["x", "gamma", "beta"], LAYER_NORM),
+    operation("layer_norm_stats", "LayerNormOptions", &["x", "gamma", "beta"], LAYER_NORM),
+    operation("rms_norm", "RmsNormOptions", &["x", "gamma"], RMS_NORM),
+    operation("rms_norm_stats", "RmsNormOptions", &["x", "gamma"], RMS_NORM),
     operation("slice", "SliceOptions", &["x"], &["axis", "start", "end", "step"]),
 ];
 

@@ -6,6 +6,7 @@ pub mod broadcasting;
 pub mod fake;
 pub mod keys;
 pub mod matrix;
+pub mod norms;
 pub mod order;
 pub mod threads;
 

@@ -2,7 +2,9 @@
 
 use super::bound::CpuCall;
 use super::lower::{Core, Kernel, lower};
+use super::oracle;
 use super::registers::Class;
+use super::rows::{self, Rows};
 use super::run::{Stored, copy};
 use crate::backend::{BoundLaunch, CompileRequest, Executable, Launch, Results};
 use crate::device::Device;
@@ -25,11 +27,20 @@ pub fn compile(request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         let started = Instant::now();
         let work = match group.kind {
             GroupKind::Copy => Work::Copy(copied(&graph, group)?),
-            GroupKind::Kernel => Work::Kernel(Box::new(lower(&graph, group)?)),
+            GroupKind::Kernel => kernel(&graph, group)?,
         };
         steps.push(Step { work, build_ms: started.elapsed().as_secs_f64() * 1e3 });
     }
     Ok(Arc::new(CpuExecutable { graph, partition, steps }))
+}
+
+fn kernel(graph: &Graph, group: &Group) -> Result<Work> {
+    match group.core.map(|n| graph.node(n)) {
+        Some(core) if matches!(core.op, Op::Norm(_) | Op::Softmax(_)) => {
+            Ok(Work::Rows(Box::new(rows::lower(graph, group, core)?)))
+        }
+        _ => Ok(Work::Kernel(Box::new(lower(graph, group)?))),
+    }
 }
 
 /// What a view that needs a copy looks at, and the view.
@@ -42,6 +53,7 @@ fn copied(graph: &Graph, group: &Group) -> Result<(MemRef, ValueId)> {
 #[derive(Debug)]
 enum Work {
     Kernel(Box<Kernel>),
+    Rows(Box<Rows>),
     Copy((MemRef, ValueId)),
 }
 
@@ -91,6 +103,7 @@ impl CpuExecutable {
             let memory = |v: ValueId| -> Stored<'_> { table[v.index()].as_ref().map_or((&empty, 0), |(d, o)| (d, *o)) };
             let results = match &step.work {
                 Work::Kernel(kernel) => kernel.run(&memory, launch.scalars, spare),
+                Work::Rows(rows) => rows.run(&memory, &|v| oracle::scalar_value(&self.graph, v, launch.scalars), spare),
                 Work::Copy((seen, view)) => {
                     let v = self.graph.value(*view);
                     vec![(*view, copy(memory(seen.base), seen, &v.dims, &v.strides))]
@@ -185,6 +198,10 @@ impl CpuExecutable {
         match &step.work {
             Work::Copy(_) => report.engine = "strided copy".to_owned(),
             Work::Kernel(kernel) => self.describe(kernel, &mut report),
+            Work::Rows(rows) => {
+                report.engine = "row by row".to_owned();
+                rows.copied().for_each(|v| report.notes.push(self.brought(v)));
+            }
         }
         report
     }
@@ -207,7 +224,11 @@ impl CpuExecutable {
         report.engine = format!("{engine}, {held} accumulation");
         report.notes.extend(note.map(str::to_owned));
         for o in kernel.outputs.iter().filter(|o| !o.in_place()) {
-            report.notes.push(format!("{} brought to its layout by a copy", self.graph.label(o.value)));
+            report.notes.push(self.brought(o.value));
         }
+    }
+
+    fn brought(&self, value: ValueId) -> String {
+        format!("{} brought to its layout by a copy", self.graph.label(value))
     }
 }

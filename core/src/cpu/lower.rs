@@ -13,6 +13,7 @@ use crate::ir::{
     Arity, Graph, Node, Op, Params, PointwiseClass, PointwiseMode as M, ReduceAttrs, ScalarType, ValueId, ValueKind,
 };
 use crate::layout::Dims;
+use crate::tensor::HostData;
 use std::collections::HashMap;
 
 /// A result that is written: made dense in the kernel's order, then brought to its own strides if they differ.
@@ -26,6 +27,13 @@ pub(super) struct Output {
 }
 
 impl Output {
+    /// Memory for it, from `spare` where that has some that fits.
+    pub(super) fn memory(&self, spare: &mut Vec<HostData>) -> HostData {
+        let fits = |d: &HostData| d.dtype() == self.dtype && d.len() == self.dims.numel();
+        let found = spare.iter().position(fits);
+        found.map_or_else(|| HostData::zeros(self.dtype, self.dims.numel()), |at| spare.swap_remove(at))
+    }
+
     /// Whether it is made with the strides it has.
     pub(super) fn in_place(&self) -> bool {
         (0..self.dims.len()).all(|a| self.dims[a] == 1 || self.made[a] == self.wanted[a])
@@ -195,7 +203,9 @@ impl Lowering<'_> {
                 to
             }
             Op::Reduce(attrs) => return self.reduce(node, attrs),
-            Op::View(_) => return Err(Error::unsupported("a view inside a kernel")),
+            Op::View(_) | Op::Norm(_) | Op::Softmax(_) => {
+                return Err(Error::unsupported(format!("`{}` inside another kernel", node.op.name())));
+            }
         };
         self.known.insert((node.output, class), reg);
         if self.group.outputs.contains(&node.output) {

@@ -15,6 +15,7 @@ pub mod oracle;
 mod program;
 mod reduce;
 mod registers;
+mod rows;
 mod run;
 mod simd;
 mod space;

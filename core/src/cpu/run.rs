@@ -2,7 +2,7 @@
 
 use super::conv::PreparedData;
 use super::gemm::{Number, Right};
-use super::lower::{Core, Kernel, Output};
+use super::lower::{Core, Kernel};
 use super::matmul::PreparedLeft;
 use super::program::{Frame, Memory, Tile};
 use super::reduce::{Accumulator, Reduction};
@@ -48,12 +48,7 @@ impl Kernel {
         spare: &mut Vec<HostData>,
     ) -> Vec<(ValueId, HostData)> {
         let sources: Vec<Stored<'_>> = self.program.sources.iter().map(|s| memory(s.value)).collect();
-        let mut fresh = |o: &Output| {
-            let fits = |d: &HostData| d.dtype() == o.dtype && d.len() == o.dims.numel();
-            let found = spare.iter().position(fits);
-            found.map_or_else(|| HostData::zeros(o.dtype, o.dims.numel()), |at| spare.swap_remove(at))
-        };
-        let mut outputs: Vec<HostData> = self.outputs.iter().map(&mut fresh).collect();
+        let mut outputs: Vec<HostData> = self.outputs.iter().map(|o| o.memory(spare)).collect();
         let partial = match &self.core {
             None => self.run_pointwise(&sources, scalars, &mut outputs),
             Some((core, operands, class)) => {

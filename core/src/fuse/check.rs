@@ -29,6 +29,8 @@ fn rules<'a>(
             Around::Core => around.is_some(),
             Around::Conv => matches!(around, Some(Op::Conv(_))),
             Around::Matmul => matches!(around, Some(Op::Matmul)),
+            Around::Norm => matches!(around, Some(Op::Norm(_))),
+            Around::Softmax => matches!(around, Some(Op::Softmax(_))),
         };
         core && r.part == part && r.on.holds(device)
     })
@@ -84,6 +86,7 @@ impl Asked<'_> {
         let (w, node) = (self.w, self.w.graph.node(self.node));
         match limit {
             Limit::OneCore => node.op.is_core() && self.d.drafts[self.g].core.is_some(),
+            Limit::NothingBehind => true,
             Limit::CopyAlone => matches!(node.op, Op::View(_)),
             Limit::ViewReadsMemory => self.looks_at_result(),
             Limit::ReductionIsExit => self.reads_reduction(),

@@ -12,15 +12,31 @@ pub fn partition(graph: &Graph, target: &RuleTarget<'_>) -> Partition {
     let w = World::new(graph, *target);
     let mut d = Division::new(graph);
     let cores: Vec<NodeId> = w.runs.iter().copied().filter(|&n| graph.node(n).op.is_core()).collect();
-    let groups: Vec<usize> = cores.iter().map(|&c| d.start(&w, c)).collect();
+    let mut groups: Vec<usize> = Vec::new();
+    for core in cores {
+        // A further result of an operation comes from the kernel of that operation.
+        match groups.iter().copied().find(|&g| d.drafts[g].nodes.iter().all(|&n| same_kernel(graph, n, core))) {
+            Some(g) => d.join(g, core),
+            None => groups.push(d.start(&w, core)),
+        }
+    }
     for &g in &groups {
         grow(&w, &mut d, g, &w.runs);
     }
-    for (&g, &core) in groups.iter().zip(&cores) {
-        prologue(&w, &mut d, g, core);
+    for &g in &groups {
+        if let Some(core) = d.drafts[g].core {
+            prologue(&w, &mut d, g, core);
+        }
     }
     group_rest(&w, &mut d, &w.runs);
     d.finish(&w)
+}
+
+/// Whether two nodes give different results of one operation on the same operands.
+fn same_kernel(graph: &Graph, a: NodeId, b: NodeId) -> bool {
+    let whole = |op: Op| op.whole().unwrap_or(op);
+    let (a, b) = (graph.node(a), graph.node(b));
+    a.op != b.op && whole(a.op) == whole(b.op) && a.inputs == b.inputs
 }
 
 /// Groups those of `nodes` that are in no group yet, without cores.

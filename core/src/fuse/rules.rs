@@ -99,6 +99,10 @@ pub enum Around {
     Conv,
     /// Those round a matrix product.
     Matmul,
+    /// Those round a normalisation.
+    Norm,
+    /// Those round a softmax.
+    Softmax,
 }
 
 /// The part of a kernel a rule speaks of.
@@ -178,6 +182,8 @@ pub enum Limit {
     NotModes(&'static [PointwiseMode]),
     /// Arithmetic in these types.
     NotTypes(&'static [DType]),
+    /// Anything behind the core; its own further results are part of it.
+    NothingBehind,
     /// Other reductions than these.
     ReduceModes(&'static [ReduceMode]),
     /// Results of reductions of other forms than these.
@@ -254,7 +260,7 @@ pub const RULES: &[Rule] = {
     const ONE: Form = Form::SCALAR;
     const FULL: Form = Form::FULL;
     &[
-        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one convolution or matrix product"),
+        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one core operation: a convolution, matrix product, normalisation or softmax"),
         row("R02", Kernel, Around::Any, Where::Everywhere, Limit::ViewReadsMemory,
             "a view looks at memory: what it looks at is written first, and what reads the view runs in a later kernel"),
         row("R03", Kernel, Around::Any, Where::Everywhere, Limit::CopyAlone,
@@ -268,6 +274,12 @@ pub const RULES: &[Rule] = {
             "a value that leaves a kernel does not come back into it through another one"),
         row("R07", Kernel, Around::Any, Where::Cpu, Limit::SameDimsAlways,
             "on the CPU what is smaller than the core's result is computed once, by a kernel of its own"),
+        row("R50", Epilogue, Around::Norm, Where::Everywhere, Limit::NothingBehind,
+            "cuDNN fuses no operation behind a layer norm or RMS norm, on any GPU"),
+        row("R51", Prologue, Around::Norm, Where::Everywhere, Limit::NoPrologue,
+            "cuDNN fuses no operation in front of a layer norm or RMS norm, on any GPU"),
+        row("R52", Epilogue, Around::Softmax, Where::Everywhere, Limit::NothingBehind, "a softmax is a kernel of its own"),
+        row("R53", Prologue, Around::Softmax, Where::Everywhere, Limit::NoPrologue, "a softmax is a kernel of its own"),
         row("R10", Epilogue, Around::Core, Where::Gpu, Limit::SideStaysInside,
             "what does not depend on the core's result is computed in its kernel only if nothing else reads it"),
         row("R11", Epilogue, Around::Core, Where::Gpu, Limit::NotModes(&[P::GenIndex]), "no engine of cuDNN makes indices behind a core"),

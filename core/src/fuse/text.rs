@@ -45,7 +45,10 @@ pub fn operations(graph: &Graph, group: &Group) -> Vec<String> {
     let mut steps = Vec::new();
     for (at, &n) in group.nodes.iter().enumerate() {
         let output = graph.node(n).output;
-        steps.push(step(graph, n, running));
+        steps.push(match graph.node(n).op.part() {
+            Some(part) if group.core.is_some_and(|c| c != n) => part.to_owned(),
+            _ => step(graph, n, running),
+        });
         let named = group.nodes[at + 1..].iter().skip(1).any(|&m| graph.node(m).inputs.contains(&output));
         let name = value_name(graph, output);
         // An unnamed result goes by its operation, which stands there already.
@@ -79,6 +82,9 @@ fn step(graph: &Graph, n: NodeId, running: Option<ValueId>) -> String {
         }
     };
     let mut text = node.op.name().to_owned();
+    if let Some(part) = node.op.part() {
+        text = format!("{part} of {text}");
+    }
     if let Op::Cast(to) = node.op {
         text.push_str(&format!(" to {to}"));
     }
@@ -101,8 +107,8 @@ pub fn value_name(graph: &Graph, v: ValueId) -> String {
             _ => value_name(graph, inputs[0]),
         },
         (None, _, Some(node)) => {
-            let name = node.op.name();
-            let alike = |n: &Node| n.op.name() == name && graph.value(n.output).name.is_none();
+            let name = node.op.part().unwrap_or(node.op.name());
+            let alike = |n: &Node| n.op.part().unwrap_or(n.op.name()) == name && graph.value(n.output).name.is_none();
             let all: Vec<ValueId> = graph.nodes().filter(|(_, n)| alike(n)).map(|(_, n)| n.output).collect();
             match all.iter().position(|&o| o == v) {
                 Some(at) if all.len() > 1 => format!("{name}#{}", at + 1),

@@ -4,6 +4,7 @@
 
 mod conv;
 mod matmul;
+mod norm;
 mod pointwise;
 mod reduce;
 mod view;
@@ -31,6 +32,8 @@ pub fn infer(op: &Op, operands: &[&Value]) -> Result<Inferred> {
     let result = match op {
         Op::Conv(attrs) => conv::infer(attrs, pair(operands)?),
         Op::Matmul => matmul::infer(pair(operands)?),
+        Op::Norm(attrs) => norm::infer(attrs, operands),
+        Op::Softmax(attrs) => norm::infer_softmax(attrs, one(operands)?),
         Op::Pointwise(mode, params) => pointwise::infer(*mode, params, operands),
         Op::Cast(to) => pointwise::infer_cast(*to, one(operands)?),
         Op::Reduce(attrs) => reduce::infer(attrs, one(operands)?),

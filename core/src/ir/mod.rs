@@ -2,11 +2,13 @@
 
 mod attrs;
 mod graph;
+mod norm;
 mod op;
 mod pointwise;
 mod text;
 
 pub use attrs::{ConvAttrs, ReduceAttrs, ReduceMode, ViewOp};
 pub use graph::{Graph, Node, NodeId, ScalarType, SourceLoc, Value, ValueId, ValueKind};
+pub use norm::{NormAttrs, NormMode, NormPart, SoftmaxAttrs};
 pub use op::Op;
 pub use pointwise::{Arity, Params, PointwiseClass, PointwiseInfo, PointwiseMode};

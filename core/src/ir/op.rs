@@ -1,6 +1,6 @@
 //! The operations of a graph.
 
-use super::{ConvAttrs, Params, PointwiseMode, ReduceAttrs, ViewOp};
+use super::{ConvAttrs, NormAttrs, NormPart, Params, PointwiseMode, ReduceAttrs, SoftmaxAttrs, ViewOp};
 use crate::dtype::DType;
 
 /// What a node computes.
@@ -12,6 +12,10 @@ pub enum Op {
     Conv(ConvAttrs),
     /// Matrix product over the last two axes, NumPy's batch broadcasting: operands a, b.
     Matmul,
+    /// A normalisation: operands x, γ, β if there is one, ε. One of its results.
+    Norm(NormAttrs),
+    /// Softmax or its logarithm along an axis.
+    Softmax(SoftmaxAttrs),
     /// One of cuDNN's pointwise modes: one to three operands.
     Pointwise(PointwiseMode, Params),
     /// Rounds to another element type, also when the result stays inside a kernel.
@@ -32,6 +36,9 @@ impl Op {
                 _ => "conv3d",
             },
             Op::Matmul => "matmul",
+            Op::Norm(n) => n.mode.name(),
+            Op::Softmax(s) if s.log => "log_softmax",
+            Op::Softmax(_) => "softmax",
             Op::Pointwise(mode, _) => mode.info().name,
             Op::Cast(_) => "cast",
             Op::Reduce(r) => r.mode.name(),
@@ -42,6 +49,30 @@ impl Op {
     /// Whether this is a core operation: at most one of them can be in a kernel, and its operands are read in their own
     /// element type.
     pub fn is_core(&self) -> bool {
-        matches!(self, Op::Conv(_) | Op::Matmul)
+        matches!(self, Op::Conv(_) | Op::Matmul | Op::Norm(_) | Op::Softmax(_))
+    }
+
+    /// The place of the operand that a launch passes by value.
+    pub fn by_value(&self) -> Option<usize> {
+        match self {
+            Op::Norm(n) => Some(n.epsilon()),
+            _ => None,
+        }
+    }
+
+    /// The operation that gives the main result beside this one, if this gives a further result of it. It has the same operands.
+    pub fn whole(&self) -> Option<Op> {
+        match self {
+            Op::Norm(n) if n.part != NormPart::Y => Some(Op::Norm(NormAttrs { part: NormPart::Y, ..*n })),
+            _ => None,
+        }
+    }
+
+    /// The name of the further result that this gives.
+    pub fn part(&self) -> Option<&'static str> {
+        match self {
+            Op::Norm(n) if n.part != NormPart::Y => Some(n.part.name()),
+            _ => None,
+        }
     }
 }

@@ -6,8 +6,8 @@ mod options;
 
 pub use expr::Expr;
 pub use options::{
-    Axes, ClippedReluOptions, ConvOptions, EluOptions, Extents, GeluOptions, LeakyReluOptions, MatmulOptions, Padding,
-    ReduceOptions, SliceOptions, SoftplusOptions, SwishOptions,
+    Axes, ClippedReluOptions, ConvOptions, EluOptions, Extents, GeluOptions, LayerNormOptions, LeakyReluOptions,
+    MatmulOptions, Padding, ReduceOptions, RmsNormOptions, SliceOptions, SoftplusOptions, SwishOptions,
 };
 
 use crate::error::{Error, Result};
@@ -158,6 +158,14 @@ fn with_value<R>(e: Expr, f: impl FnOnce(&crate::ir::Value) -> R) -> Option<R> {
     TRACER.with_borrow(|t| {
         let t = t.as_ref()?;
         Some(f(t.graph.value(e.id(t.serial).ok()?)))
+    })
+}
+
+/// Whether an expression is a literal, a host scalar or arithmetic of them. Mistakes count, having been recorded.
+fn is_scalar(e: Expr) -> bool {
+    TRACER.with_borrow(|t| {
+        let found = t.as_ref().and_then(|t| Some(crate::fuse::is_scalar(&t.graph, e.id(t.serial).ok()?)));
+        found.unwrap_or(true)
     })
 }
 

@@ -3,13 +3,19 @@
 //! In an annotated function options are named in the call, `conv2d(x, w, padding = 1)`. In helper functions over `Expr` the same is written
 //! `conv2d_with(x, w, ConvOptions::new().padding(1))`.
 
+mod norm;
+
 use super::expr::emit_at;
 pub use super::options::*;
-use super::{Expr, describe, emit, fail};
+use super::{Expr, describe, emit, fail, is_scalar};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ConvAttrs, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SourceLoc, ViewOp};
 use crate::layout::{Dims, MAX_RANK};
+pub use norm::{
+    layer_norm, layer_norm_stats, layer_norm_stats_with, layer_norm_with, log_softmax, rms_norm, rms_norm_stats,
+    rms_norm_stats_with, rms_norm_with, softmax,
+};
 use std::panic::Location;
 
 /// Adds a pointwise node. Operands made by [`per_channel`] are shaped to meet axis 1 of the others.

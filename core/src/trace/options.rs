@@ -146,6 +146,22 @@ options! {
         /// Whether reduced axes stay, with extent 1. Default false.
         keepdim: bool = false, |v: bool| v;
     }
+    /// Options of `layer_norm` and `layer_norm_stats`.
+    LayerNormOptions {
+        /// Added to the variance. Default 1e-5.
+        epsilon: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+        /// Whether the factor is 1 + γ. Default false.
+        zero_centered: bool = false, |v: bool| v;
+    }
+    /// Options of `rms_norm` and `rms_norm_stats`.
+    RmsNormOptions {
+        /// Added to the result.
+        bias: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// Added to the mean square. Default 1e-5.
+        epsilon: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+        /// Whether the factor is 1 + γ. Default false.
+        zero_centered: bool = false, |v: bool| v;
+    }
     /// Options of `slice`.
     SliceOptions {
         /// The axis; negative counts from the end. Default 0.

@@ -7,7 +7,7 @@ use crate::jit;
 use crate::lower::Refusal;
 use crate::plan::{self, Answer, Known, StoredPlan};
 use fused_graph_core::fuse::{self, Group, GroupKind, Partition};
-use fused_graph_core::ir::{Graph, NodeId, ValueId};
+use fused_graph_core::ir::{Graph, NodeId, Op, ValueId};
 use fused_graph_core::layout::Dims;
 use fused_graph_core::{Error, Result};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl<'a, J> Compiler<'a, J> {
     /// Builds the kernels with a core that are not built yet. At the first that no engine takes, the division without it.
     pub(super) fn build_cores(&mut self, partition: &Partition) -> Result<Option<Partition>> {
         for (i, group) in partition.groups.iter().enumerate() {
-            let Some(core) = group.core.filter(|_| !self.built.iter().any(|(g, _)| g == group)) else { continue };
+            let Some(core) = group.core.filter(|_| !self.is_settled(group)) else { continue };
             let (reasons, why) = match self.answer(group) {
                 Ok(steps) => {
                     self.built.push((group.clone(), steps));
@@ -59,11 +59,24 @@ impl<'a, J> Compiler<'a, J> {
                     (reasons, why)
                 }
             };
-            let next = fuse::recut(self.graph(), partition, i, &fuse::Refusal::new(why));
             self.refused.push((group.clone(), reasons));
+            if jit::does(&self.graph().node(core).op) {
+                continue;
+            }
+            let next = fuse::recut(self.graph(), partition, i, &fuse::Refusal::new(why));
             return next.map(Some).ok_or_else(|| self.no_kernel(core));
         }
         Ok(None)
+    }
+
+    /// Whether it is known what runs a group: a plan, or a kernel of our own where cuDNN has none.
+    fn is_settled(&self, group: &Group) -> bool {
+        let own = |core: NodeId| {
+            let op = self.graph().node(core).op;
+            let refused = matches!(op, Op::Softmax(_)) || self.refused.iter().any(|(g, _)| g == group);
+            jit::does(&op) && refused
+        };
+        group.core.is_some_and(own) || self.built.iter().any(|(g, _)| g == group)
     }
 
     /// The kernel of a group, as it is remembered or built now.

@@ -51,6 +51,15 @@ impl<'a> Emitter<'a> {
         &self.body
     }
 
+    /// The statements so far, for whoever puts them in another place.
+    pub(super) fn take_body(&mut self) -> String {
+        std::mem::take(&mut self.body)
+    }
+
+    pub(super) fn dtype(&self, v: ValueId) -> DType {
+        self.graph.value(v).dtype
+    }
+
     /// Coordinates `c0`, `c1`, … of a row-major index.
     pub(super) fn coordinates(&self, index: &str, indent: &str) -> String {
         let all: Vec<usize> = (0..self.dims.len()).collect();

@@ -5,12 +5,14 @@
 
 mod emit;
 pub mod nvrtc;
+mod rows;
 
 use emit::Emitter;
 use fused_graph_core::fuse::{self, Group};
 use fused_graph_core::ir::{Graph, Op, ReduceMode, ScalarType, ValueId};
 use fused_graph_core::layout::Dims;
 use fused_graph_core::{DType, Error, Result};
+pub(crate) use rows::does;
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -61,9 +63,13 @@ pub struct Source {
     pub scratch: u64,
 }
 
-/// Writes the kernels of a group without a core operation.
+/// Writes the kernels of a group whose core operation, if it has one, works on rows.
 pub fn generate(graph: &Graph, group: &Group) -> Result<Source> {
     let mut source = Source { code: include_str!("preamble.cu").to_owned(), launches: Vec::new(), scratch: 0 };
+    if let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| does(&n.op)) {
+        rows::generate(&mut source, graph, group, core)?;
+        return Ok(source);
+    }
     let (mut plain, mut reductions) = (Vec::new(), Vec::new());
     for &v in &group.outputs {
         match graph.producer(v).map(|n| &graph.node(n).op) {

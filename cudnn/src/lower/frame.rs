@@ -28,6 +28,8 @@ enum Kind {
     Conv,
     /// Batch, M, N.
     Matmul,
+    /// Nothing is fused to the core, which sees its tensors in rank 4.
+    Alone,
 }
 
 impl Frame {
@@ -40,6 +42,7 @@ impl Frame {
         let x_strides = copies.get(&core.inputs[0]).map_or(x.strides, |c| c.1);
         match core.op {
             Op::Matmul => Ok(Frame { kind: Kind::Matmul, dims, channels_last: false }),
+            Op::Norm(_) => Ok(Frame { kind: Kind::Alone, dims, channels_last: false }),
             _ => Ok(Frame { kind: Kind::Conv, dims, channels_last: is_channels_last(&x.dims, &x_strides) }),
         }
     }
@@ -48,6 +51,7 @@ impl Frame {
     pub(super) fn rank(&self) -> usize {
         match self.kind {
             Kind::Matmul => 3,
+            Kind::Alone => 4,
             Kind::Conv => self.dims.len().max(4),
         }
     }
@@ -66,7 +70,7 @@ impl Frame {
         match self.kind {
             Kind::Matmul => (axis + 3).saturating_sub(self.dims.len()),
             Kind::Conv if self.dims.len() == 3 && axis == 2 => 3,
-            Kind::Conv => axis,
+            Kind::Conv | Kind::Alone => axis,
         }
     }
 
@@ -87,7 +91,7 @@ impl Frame {
                 let widen = |d: &Dims, h: i64| Dims::collect([d[0], d[1], h, d[2]]);
                 Shape { dims: widen(dims, 1), strides: widen(strides, 1) }
             }
-            Kind::Conv => Shape { dims: *dims, strides: *strides },
+            Kind::Conv | Kind::Alone => Shape { dims: *dims, strides: *strides },
             Kind::Matmul => collapse_batch(dims, strides)?,
         };
         Ok(self.dense_ones(shape))

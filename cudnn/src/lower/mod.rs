@@ -6,6 +6,7 @@
 mod conv;
 mod frame;
 mod matmul;
+mod norm;
 mod pointwise;
 mod reduce;
 mod tensor;
@@ -144,6 +145,7 @@ impl Lowering<'_> {
         match node.op {
             Op::Conv(attrs) => self.conv(&attrs, node),
             Op::Matmul => self.matmul(node),
+            Op::Norm(attrs) => self.norm(&attrs, node),
             Op::Pointwise(mode, params) => self.pointwise(mode, &params, node),
             Op::Cast(_) => self.cast(node),
             Op::Reduce(attrs) => self.reduce(&attrs, node),

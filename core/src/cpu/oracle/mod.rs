@@ -5,6 +5,7 @@
 //! convolution or matmul.
 
 mod core_ops;
+mod norms;
 mod scalar;
 #[cfg(test)]
 pub(crate) use scalar::erf;
@@ -116,6 +117,13 @@ fn evaluate(graph: &Graph, node: &Node, values: &[Option<Array>]) -> Result<Arra
             core_ops::conv(attrs, &operand(0)?.rounded(dtype(0)), &operand(1)?.rounded(dtype(1)), out.dims)
         }
         Op::Matmul => core_ops::matmul(&operand(0)?.rounded(dtype(0)), &operand(1)?.rounded(dtype(1)), out.dims),
+        Op::Norm(attrs) => {
+            let parameters =
+                (1..attrs.epsilon()).map(|i| Ok(operand(i)?.rounded(dtype(i)))).collect::<Result<Vec<_>>>()?;
+            let epsilon = operand(attrs.epsilon())?.data[0];
+            norms::norm(attrs, &operand(0)?.rounded(dtype(0)), &parameters, epsilon)
+        }
+        Op::Softmax(attrs) => norms::softmax(attrs, &operand(0)?.rounded(dtype(0))),
         Op::Pointwise(mode, params) => {
             let operands = (0..node.inputs.len()).map(operand).collect::<Result<Vec<_>>>()?;
             // What the operation computes in: integers truncate in a division, floats do not.

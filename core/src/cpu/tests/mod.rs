@@ -3,6 +3,7 @@
 mod cores;
 mod pointwise;
 mod random;
+mod rows;
 
 use super::oracle::{self, Array};
 use crate::backend::{CompileRequest, Executable, Launch, Options};

@@ -2,7 +2,9 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{ConvAttrs, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, ViewOp};
+use crate::ir::{
+    ConvAttrs, NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SoftmaxAttrs, ViewOp,
+};
 use crate::layout::{Dims, MAX_RANK};
 
 /// The value of an attribute.
@@ -23,16 +25,28 @@ pub(super) fn of(op: &Op) -> Attributes {
     match op {
         Op::Conv(a) => conv(a),
         Op::Matmul => Vec::new(),
+        Op::Norm(n) => {
+            let mut list = vec![axes(n.axes)];
+            list.extend(n.bias.then_some(("bias", Attribute::Flag)));
+            list.extend((n.part != NormPart::Y).then(|| ("part", Attribute::Word(n.part.name().to_owned()))));
+            list
+        }
+        Op::Softmax(s) => vec![("axis", Attribute::Int(s.axis as i64))],
         Op::Pointwise(_, params) => pointwise(params),
         Op::Cast(to) => vec![("to", Attribute::Word(to.name().to_owned()))],
         Op::Reduce(r) => {
-            let axes = Dims::collect((0..MAX_RANK).filter(|&a| r.reduces(a)).map(|a| a as i64));
-            let mut list = vec![("axes", Attribute::Dims(axes))];
+            let mut list = vec![axes(r.axes)];
             list.extend(r.keepdim.then_some(("keepdim", Attribute::Flag)));
             list
         }
         Op::View(view) => of_view(view),
     }
+}
+
+/// Axes of which bits are set.
+fn axes(bits: u8) -> (&'static str, Attribute) {
+    let set = (0..MAX_RANK).filter(|a| bits & (1 << a) != 0).map(|a| a as i64);
+    ("axes", Attribute::Dims(Dims::collect(set)))
 }
 
 fn conv(a: &ConvAttrs) -> Attributes {
@@ -134,6 +148,15 @@ impl Given {
         }
     }
 
+    fn axes(&mut self) -> Result<u8> {
+        let mut axes = 0u8;
+        for &axis in self.needed("axes")?.iter() {
+            let bit = u32::try_from(axis).ok().and_then(|a| 1u8.checked_shl(a));
+            axes |= bit.ok_or_else(|| Error::argument(format!("axis {axis} is not one of at most {MAX_RANK}")))?;
+        }
+        Ok(axes)
+    }
+
     fn none_left(&self) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
@@ -150,6 +173,10 @@ pub(super) fn op(name: &str, mut given: Given) -> Result<Op> {
         Op::Conv(read_conv(spatial + 1, &mut given)?)
     } else if name == "matmul" {
         Op::Matmul
+    } else if let Some(mode) = NormMode::from_name(name) {
+        Op::Norm(read_norm(mode, &mut given)?)
+    } else if ["softmax", "log_softmax"].contains(&name) {
+        Op::Softmax(SoftmaxAttrs { axis: given.axis()?, log: name == "log_softmax" })
     } else if name == "cast" {
         Op::Cast(read_type(&mut given)?)
     } else if let Some(mode) = ReduceMode::from_name(name) {
@@ -180,6 +207,17 @@ fn read_conv(spatial: usize, given: &mut Given) -> Result<ConvAttrs> {
     Ok(attrs)
 }
 
+fn read_norm(mode: NormMode, given: &mut Given) -> Result<NormAttrs> {
+    let part = match given.take("part") {
+        None => NormPart::Y,
+        Some(Attribute::Word(name)) => {
+            NormPart::from_name(&name).ok_or_else(|| Error::argument(format!("a norm has no result `{name}`")))?
+        }
+        Some(_) => return Err(Error::argument("`part` takes the name of a result")),
+    };
+    Ok(NormAttrs { mode, axes: given.axes()?, bias: given.flag("bias")?, part })
+}
+
 fn read_type(given: &mut Given) -> Result<DType> {
     let Some(Attribute::Word(name)) = given.take("to") else {
         return Err(Error::argument("`to` is missing, an element type such as bf16"));
@@ -188,12 +226,7 @@ fn read_type(given: &mut Given) -> Result<DType> {
 }
 
 fn read_reduce(mode: ReduceMode, given: &mut Given) -> Result<ReduceAttrs> {
-    let mut axes = 0u8;
-    for &axis in given.needed("axes")?.iter() {
-        let bit = u32::try_from(axis).ok().and_then(|a| 1u8.checked_shl(a));
-        axes |= bit.ok_or_else(|| Error::argument(format!("axis {axis} is not one of at most {MAX_RANK}")))?;
-    }
-    Ok(ReduceAttrs { mode, axes, keepdim: given.flag("keepdim")? })
+    Ok(ReduceAttrs { mode, axes: given.axes()?, keepdim: given.flag("keepdim")? })
 }
 
 fn read_params(given: &mut Given) -> Result<Params> {
