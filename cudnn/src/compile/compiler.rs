@@ -7,7 +7,7 @@ use crate::jit;
 use crate::lower::Refusal;
 use crate::plan::{self, Answer, Known, StoredPlan};
 use fused_graph_core::fuse::{self, Group, GroupKind, Partition};
-use fused_graph_core::ir::{Graph, NodeId, Op, ValueId};
+use fused_graph_core::ir::{Graph, NodeId, Op, SourceLoc, ValueId};
 use fused_graph_core::layout::Dims;
 use fused_graph_core::{Error, Result};
 use std::sync::Arc;
@@ -104,8 +104,12 @@ impl<'a, J> Compiler<'a, J> {
         let graph = self.graph();
         let node = graph.node(core);
         let operands: Vec<String> = node.inputs.iter().map(|&v| graph.describe(v)).collect();
-        let what = format!("`{}` of {} at {} has no kernel", node.op.name(), operands.join(" and "), node.loc);
-        plan::unsupported(&what, self.refused.last().map_or(&[], |(_, reasons)| reasons))
+        let place = if node.loc == SourceLoc::NONE { String::new() } else { format!(" at {}", node.loc) };
+        let what =
+            format!("`{}` of {} in `{}`{place} has no kernel", node.op.name(), operands.join(" and "), graph.name());
+        let mut reasons = self.refused.last().map(|(_, reasons)| reasons.clone()).unwrap_or_default();
+        reasons.push(format!("asked of cuDNN {} for sm_{}", self.cx.api.version(), self.cx.target.sm()));
+        plan::unsupported(&what, &reasons)
     }
 
     /// Everything in order, with kernels of our own where there is no core.
