@@ -12,8 +12,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::explain::{Explain, KernelReport, PlanSource};
 use crate::fuse::{Group, GroupKind, MemRef, Partition, RuleTarget, partition, report, resolve};
-use crate::ir::{Graph, Op, ValueId, ValueKind};
-use crate::tensor::{HostData, HostElement, HostMemory, Storage, Tensor, with_type};
+use crate::ir::{Graph, Op, Value, ValueId, ValueKind};
+use crate::tensor::{HostData, HostElement, HostMemory, Storage, Tensor, room, with_type};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +24,7 @@ pub fn compile(request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
     let partition = partition(&graph, &RuleTarget::CPU);
     let mut steps = Vec::new();
     for group in &partition.groups {
+        check_room(&graph, group)?;
         let started = Instant::now();
         let work = match group.kind {
             GroupKind::Copy => Work::Copy(copied(&graph, group)?),
@@ -32,6 +33,15 @@ pub fn compile(request: &CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         steps.push(Step { work, build_ms: started.elapsed().as_secs_f64() * 1e3 });
     }
     Ok(Arc::new(CpuExecutable { graph, partition, steps }))
+}
+
+/// An error for a kernel whose results, or whose operands once they are packed, no memory can be had for.
+fn check_room(graph: &Graph, group: &Group) -> Result<()> {
+    let operands = group.core.iter().flat_map(|&n| graph.node(n).inputs.iter());
+    group.outputs.iter().chain(operands).try_for_each(|&v| {
+        let Value { dims, dtype, .. } = graph.value(v);
+        room(dims, *dtype).map_err(|e| e.context(format!("`{}` in `{}`", graph.label(v), graph.name())))
+    })
 }
 
 fn kernel(graph: &Graph, group: &Group) -> Result<Work> {

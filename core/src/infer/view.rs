@@ -56,7 +56,10 @@ pub fn view_layout(view: &ViewOp, dims: &Dims, strides: &Dims) -> Result<Result<
             here(drop(dims), drop(strides), 0)
         }
         ViewOp::Unsqueeze(axis) => {
-            if *axis > dims.len() || dims.len() == MAX_RANK {
+            if dims.len() == MAX_RANK {
+                return Err(Error::shape(format!("{dims} has {MAX_RANK} axes already, the most that there can be")));
+            }
+            if *axis > dims.len() {
                 return Err(Error::shape(format!("no axis can be inserted at {axis} into {dims}")));
             }
             let insert = |from: &Dims, v: i64| {

@@ -1,6 +1,6 @@
 //! Copies: to host vectors, other element types, other layouts, other devices.
 
-use super::host::{HostData, HostElement, gather, with_host, with_type};
+use super::host::{HostData, HostElement, gather, room, with_host, with_type};
 use super::{Storage, Tensor};
 use crate::device::Device;
 use crate::dtype::{DType, Element};
@@ -19,6 +19,7 @@ impl Tensor {
                 T::DTYPE
             )));
         }
+        room(&self.dims, self.dtype)?;
         let (data, offset, strides) = self.host_elements()?;
         with_host!(&*data, v => {
             let out: Box<dyn std::any::Any> = Box::new(gather(v, offset, &self.dims, &strides, |e| e));
@@ -55,6 +56,7 @@ impl Tensor {
         if self.device == *device {
             return Ok(self.clone());
         }
+        room(&self.dims, self.dtype)?;
         let dense = self.dims.strides_like(&self.dims, &self.strides);
         let source = if device.is_cpu() { self.copied(&dense, self.dtype)? } else { self.clone() };
         let (data, offset, strides) = source.host_elements()?;
@@ -94,6 +96,7 @@ impl Tensor {
         let storage = match (&self.storage, self.device.accelerator()) {
             (Storage::Device(_), Some(a)) => Storage::Device(a.copy(self, strides, dtype)?),
             _ => {
+                room(&self.dims, dtype)?;
                 let (data, offset, from) = self.host_elements()?;
                 Storage::host(rearrange(&data, offset, &self.dims, &from, strides, dtype))
             }

@@ -1,6 +1,6 @@
 //! Constructors. Random numbers are made on the host, so they are the same on every device.
 
-use super::host::{HostData, HostElement, with_type};
+use super::host::{HostData, HostElement, room, with_type};
 use super::{Storage, Tensor};
 use crate::device::Device;
 use crate::dtype::{DType, Element};
@@ -52,6 +52,7 @@ impl Tensor {
     /// The same value everywhere, rounded to the element type.
     pub fn full(dims: impl IntoDims, value: impl Into<f64>, dtype: DType, device: &Device) -> Result<Tensor> {
         let (dims, value) = (dims.into_dims()?, value.into());
+        room(&dims, dtype)?;
         let data = with_type!(dtype, T => T::wrap(vec![T::from_f64(value); dims.numel()]));
         Self::from_host(data, dims, dims.contiguous_strides(), device)
     }
@@ -69,6 +70,7 @@ impl Tensor {
     /// 0, 1, 2, … `n - 1`.
     pub fn arange(n: usize, dtype: DType, device: &Device) -> Result<Tensor> {
         let dims = [n].into_dims()?;
+        room(&dims, dtype)?;
         let data = with_type!(dtype, T => T::wrap((0..n).map(|i| T::from_f64(i as f64)).collect()));
         Self::from_host(data, dims, dims.contiguous_strides(), device)
     }
@@ -95,6 +97,7 @@ impl Tensor {
 
     fn generate(dims: impl IntoDims, dtype: DType, device: &Device, mut next: impl FnMut() -> f64) -> Result<Tensor> {
         let dims = dims.into_dims()?;
+        room(&dims, dtype)?;
         let data = with_type!(dtype, T => T::wrap((0..dims.numel()).map(|_| T::from_f64(next())).collect()));
         Self::from_host(data, dims, dims.contiguous_strides(), device)
     }

@@ -1,6 +1,7 @@
 //! Elements in host memory, typed.
 
 use crate::dtype::{DType, Element, F8E4M3, F8E5M2};
+use crate::error::{Error, Result};
 use crate::layout::Dims;
 
 macro_rules! host_data {
@@ -65,6 +66,16 @@ macro_rules! host_data {
             }
         }
     };
+}
+
+/// An error where no memory can be had for a value of these dims: the allocation would end the process. Small ones are not asked for.
+pub(crate) fn room(dims: &Dims, dtype: DType) -> Result<()> {
+    const SMALL: usize = 1 << 30;
+    let bytes = dims.numel().saturating_mul(dtype.size());
+    if bytes < SMALL || Vec::<u8>::new().try_reserve_exact(bytes).is_ok() {
+        return Ok(());
+    }
+    Err(Error::argument(format!("{dtype} {dims} takes {bytes} bytes, for which this machine has no memory")))
 }
 
 /// Moves typed vectors in and out of [`HostData`].

@@ -10,7 +10,7 @@ mod write;
 pub(crate) use convert::rearrange;
 pub use create::set_seed;
 pub use host::HostData;
-pub(crate) use host::{HostElement, HostSliceMut, for_each_row, with_host, with_type};
+pub(crate) use host::{HostElement, HostSliceMut, for_each_row, room, with_host, with_type};
 pub use memory::HostMemory;
 
 use crate::backend::DeviceBuffer;

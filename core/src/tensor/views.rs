@@ -60,14 +60,15 @@ impl Tensor {
     /// The elements within a range of an axis.
     pub fn slice(&self, axis: i64, range: impl RangeBounds<usize>) -> Result<Tensor> {
         let axis = self.axis(axis, self.rank())?;
+        let at = |v: usize| i64::try_from(v).unwrap_or(i64::MAX);
         let start = match range.start_bound() {
-            Bound::Included(&v) => v as i64,
-            Bound::Excluded(&v) => v as i64 + 1,
+            Bound::Included(&v) => at(v),
+            Bound::Excluded(&v) => at(v).saturating_add(1),
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(&v) => (v as i64).saturating_add(1),
-            Bound::Excluded(&v) => v as i64,
+            Bound::Included(&v) => at(v).saturating_add(1),
+            Bound::Excluded(&v) => at(v),
             Bound::Unbounded => self.dims[axis],
         };
         self.free_view(&ViewOp::Slice { axis, start, end, step: 1 })
