@@ -14,6 +14,10 @@ pub enum PlanSource {
     Built,
     /// Found in memory.
     Memory,
+    /// From the store on disk.
+    Disk,
+    /// From bytes or a bundle that the process loaded.
+    Loaded,
 }
 
 impl fmt::Display for PlanSource {
@@ -21,6 +25,8 @@ impl fmt::Display for PlanSource {
         f.pad(match self {
             PlanSource::Built => "built now",
             PlanSource::Memory => "found in memory",
+            PlanSource::Disk => "read from disk",
+            PlanSource::Loaded => "loaded",
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod ir;
 pub mod layout;
 pub mod options;
 pub mod site;
+pub mod store;
 pub mod tensor;
 pub mod trace;
 pub mod tune;
