@@ -79,6 +79,7 @@ pub use fused_graph_core::explain::{Explain, Explained, KernelReport, PlanSource
 pub use fused_graph_core::ir::Graph;
 pub use fused_graph_core::layout::{Dims, IntoDims};
 pub use fused_graph_core::site::{Attr, Bound, BoundCall, Captured, Plan, Stats};
+pub use fused_graph_core::store::{self, load_bundle};
 pub use fused_graph_core::tensor::Tensor;
 pub use fused_graph_core::trace::{Expr, ops};
 pub use fused_graph_core::tune::{self, TuneOptions, TuneReport};

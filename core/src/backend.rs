@@ -31,6 +31,8 @@ pub trait Accelerator: Send + Sync + Debug {
     fn id(&self) -> u64;
     /// For texts: name, architecture and the versions of what was loaded.
     fn description(&self) -> String;
+    /// What a stored plan must have been made for.
+    fn identity(&self) -> Identity;
     /// BF16 where the GPU computes with it, else F16.
     fn preferred_half(&self) -> DType;
     /// Memory with unspecified content.
@@ -59,6 +61,30 @@ pub trait Accelerator: Send + Sync + Debug {
     fn capture(&self, calls: &[&dyn BoundLaunch]) -> Result<Box<dyn CapturedLaunches>>;
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// What a stored plan depends on besides its graph, the same in every process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Name, architecture and number of multiprocessors.
+    pub device: String,
+    /// The library with its version, and what else decides whether its plans can be used.
+    pub library: String,
+}
+
+impl Identity {
+    /// Of a device.
+    pub fn of(device: &Device) -> Identity {
+        match device.accelerator() {
+            Some(accelerator) => accelerator.identity(),
+            None => Identity { device: "CPU".to_owned(), library: Self::with_own_version("no library") },
+        }
+    }
+
+    /// A library's name and version with that of this crate, which must be the same too.
+    pub fn with_own_version(library: &str) -> String {
+        format!("{library}, fused-graph {}", env!("CARGO_PKG_VERSION"))
+    }
 }
 
 /// A graph and what a plan for it depends on besides.

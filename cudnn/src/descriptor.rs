@@ -109,6 +109,7 @@ impl Descriptor {
         count: usize,
         values: *const std::ffi::c_void,
     ) -> Result<()> {
+        fingerprint::note(name, kind, count, values);
         // SAFETY: `values` points to `count` elements of the type that `kind` stands for; cuDNN copies them.
         let status = unsafe { (self.api.backend_set_attribute)(self.raw, name, kind, count as i64, values) };
         if status.is_success() { Ok(()) } else { Err(failure(self.api, status, &format!("setting {name}"))) }
@@ -194,6 +195,45 @@ impl Drop for Descriptor {
 impl std::fmt::Debug for Descriptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Descriptor")
+    }
+}
+
+pub(crate) mod fingerprint {
+    //! What was written into descriptors, as a number: a plan from bytes is used only if the operations that it was made of were written alike.
+
+    use cudnn_sys::{AttributeName, AttributeType};
+    use std::cell::Cell;
+    use std::ffi::c_void;
+
+    thread_local! {
+        static HASH: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// Runs `f`, and gives the fingerprint of all that it wrote.
+    pub(crate) fn of<R>(f: impl FnOnce() -> R) -> (R, u64) {
+        let outer = HASH.replace(Some(0xcbf2_9ce4_8422_2325));
+        let result = f();
+        (result, HASH.replace(outer).unwrap_or_default())
+    }
+
+    /// FNV-1a, the same in every process.
+    fn mix(hash: u64, bytes: &[u8]) -> u64 {
+        bytes.iter().fold(hash, |hash, &byte| (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3))
+    }
+
+    pub(super) fn note(name: AttributeName, kind: AttributeType, count: usize, values: *const c_void) {
+        let Some(hash) = HASH.get() else { return };
+        let size = match kind {
+            AttributeType::BOOLEAN | AttributeType::CHAR => 1,
+            AttributeType::INT64 | AttributeType::DOUBLE => 8,
+            // Their addresses differ from run to run; that they are set is noted.
+            AttributeType::HANDLE | AttributeType::VOID_PTR | AttributeType::BACKEND_DESCRIPTOR => 0,
+            _ => 4,
+        };
+        // SAFETY: the caller gives `count` elements of this attribute type, which have this size.
+        let bytes = unsafe { std::slice::from_raw_parts(values.cast::<u8>(), count * size) };
+        let hash = mix(mix(hash, &name.0.to_le_bytes()), &(count as u64).to_le_bytes());
+        HASH.set(Some(mix(hash, bytes)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::descriptor::Descriptor;
 use cudnn_sys::{self as sys, Api, AttributeName, DescriptorType};
+use fused_graph_core::backend::Identity;
 use fused_graph_core::{Error, Result};
 
 /// GPUs whose properties are built in: name and properties as cuDNN's JSON.
@@ -46,23 +47,40 @@ impl Target {
             d.set(AttributeName::DEVICEPROP_JSON_REPRESENTATION, json.as_bytes())
         });
         let properties = properties.map_err(|e| e.context("cuDNN does not take these device properties"))?;
-        let sm = sm_of(json).ok_or_else(|| Error::argument("the device properties have no \"deviceVer\""))?;
+        let (_, sm, _) = read(json)?;
         Ok(Target { kind: Kind::Properties(properties), sm })
     }
 
-    /// A GPU of the built-in table.
-    pub(crate) fn named(api: &'static Api, name: &str) -> Result<Target> {
-        let known = KNOWN.iter().find(|(known, _)| *known == name);
-        let json = known.map(|(_, json)| *json).ok_or_else(|| {
-            let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
-            Error::argument(format!("no GPU is known as {name:?}; known are {}", names.join(", ")))
-        })?;
-        Self::from_properties(api, json)
+    /// What stored plans for a GPU are known by, live or elsewhere.
+    pub(crate) fn identity(name: &str, sm: u32, multiprocessors: u32, api: &Api) -> Identity {
+        let device = format!("{name}, sm_{sm}, {multiprocessors} SMs");
+        Identity { device, library: Identity::with_own_version(&format!("cuDNN {}", api.version())) }
+    }
+
+    /// The same of a GPU that is elsewhere.
+    pub fn identity_of(api: &Api, gpu: &str) -> Result<Identity> {
+        let (name, sm, multiprocessors) = read(Self::json(gpu)?)?;
+        Ok(Self::identity(&name, sm, multiprocessors, api))
+    }
+
+    /// The names of the built-in table.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().map(|(name, _)| *name)
+    }
+
+    fn json(gpu: &str) -> Result<&str> {
+        if gpu.trim_start().starts_with('{') {
+            return Ok(gpu);
+        }
+        KNOWN.iter().find(|(known, _)| *known == gpu).map(|(_, json)| *json).ok_or_else(|| {
+            let names: Vec<&str> = Self::known().collect();
+            Error::argument(format!("no GPU is known as {gpu:?}; known are {}", names.join(", ")))
+        })
     }
 
     /// A GPU by its name in the built-in table or by its properties.
     pub(crate) fn of(api: &'static Api, gpu: &str) -> Result<Target> {
-        if gpu.trim_start().starts_with('{') { Self::from_properties(api, gpu) } else { Self::named(api, gpu) }
+        Self::from_properties(api, Self::json(gpu)?)
     }
 
     /// Compute capability × 10: 90 for an H200.
@@ -85,9 +103,14 @@ impl Target {
     }
 }
 
-/// `"deviceVer": 900` of the properties is compute capability 9.0.
-fn sm_of(json: &str) -> Option<u32> {
-    let (_, rest) = json.split_once("\"deviceVer\"")?;
-    let digits: String = rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
-    Some(digits.parse::<u32>().ok()? / 10)
+/// Name, compute capability × 10 (`"deviceVer": 900` is 9.0) and number of multiprocessors.
+fn read(json: &str) -> Result<(String, u32, u32)> {
+    let json: serde_json::Value =
+        serde_json::from_str(json).map_err(|e| Error::argument(format!("device properties that are no JSON: {e}")))?;
+    let number = |key: &str| {
+        let number = json.get(key).and_then(|v| v.as_u64()).and_then(|v| u32::try_from(v).ok());
+        number.ok_or_else(|| Error::argument(format!("the device properties have no number \"{key}\"")))
+    };
+    let name = json.get("deviceName").and_then(|v| v.as_str()).unwrap_or("GPU").to_owned();
+    Ok((name, number("deviceVer")? / 10, number("multiProcessorCount")?))
 }

@@ -76,6 +76,13 @@ impl linear {
     pub fn stats() -> ::fused_graph::Stats {
         Self::__site().stats()
     }
+    /// Makes a plan that another process wrote with `to_bytes` known to this one: the next call with its signature compiles nothing.
+    pub fn load(
+        device: &::fused_graph::Device,
+        bytes: &[u8],
+    ) -> ::fused_graph::Result<()> {
+        Self::__site().load(device, bytes)
+    }
     /// Drops the cached plans of the function; the next call builds its plan anew.
     pub fn clear() {
         Self::__site().clear()

@@ -157,6 +157,11 @@ impl<'a> Parts<'a> {
             #vis fn stats() -> #krate::Stats {
                 Self::__site().stats()
             }
+            /// Makes a plan that another process wrote with `to_bytes` known to this one: the next call with its signature compiles nothing.
+            #deprecated
+            #vis fn load(device: &#krate::Device, bytes: &[u8]) -> #krate::Result<()> {
+                Self::__site().load(device, bytes)
+            }
             /// Drops the cached plans of the function; the next call builds its plan anew.
             #deprecated
             #vis fn clear() {

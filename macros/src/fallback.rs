@@ -35,6 +35,8 @@ pub(crate) fn item(mut function: Function, checked: &Checked, krate: &Krate) -> 
             #[doc(hidden)]
             #vis fn stats() -> #krate::Stats #body
             #[doc(hidden)]
+            #vis fn load(_device: &#krate::Device, _bytes: &[u8]) -> #krate::Result<()> #body
+            #[doc(hidden)]
             #vis fn clear() {}
         }
     }

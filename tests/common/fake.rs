@@ -36,6 +36,10 @@ impl Accelerator for Fake {
     fn id(&self) -> u64 {
         1000 + self.0
     }
+    fn identity(&self) -> fused_graph_core::backend::Identity {
+        fused_graph_core::backend::Identity { device: "fake".to_owned(), library: "none".to_owned() }
+    }
+
     fn description(&self) -> String {
         format!("Fake {}", self.0)
     }

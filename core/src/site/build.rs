@@ -4,12 +4,13 @@ use super::cache::Entry;
 use super::call::{Inputs, Param};
 use super::key::Key;
 use super::{Returns, Site};
-use crate::backend::{CompileRequest, Executable, Launch};
+use crate::backend::{CompileRequest, Executable, Identity, Launch, Options};
 use crate::device::Device;
 use crate::error::Result;
 use crate::explain::PlanSource;
 use crate::ir::{Graph, ValueId};
 use crate::layout::normalise_strides;
+use crate::store;
 use crate::tensor::Tensor;
 use crate::trace;
 use crate::tune::{TuneOptions, TuneReport};
@@ -40,14 +41,23 @@ impl Build<'_> {
             let start = Instant::now();
             let (graph, order) = trace_graph(self.site, self.params, self.tensors, body)?;
             let graph = Arc::new(graph);
-            let executable = if self.site.meta().options.autotune {
-                self.tuned(&graph, &TuneOptions::current())?.0
+            let key = self.stored_key(&graph);
+            let found = self.device.accelerator().and_then(|_| store::find(&key));
+            let tune = self.site.meta().options.autotune && !found.as_ref().is_some_and(|(e, _)| e.tuned);
+            let (executable, source, tuned) = if tune {
+                (self.tuned(&graph, &TuneOptions::current())?.0, PlanSource::Built, true)
             } else {
-                self.compile(&graph)?
+                let known = found.as_ref().map(|(e, _)| e.payload.as_slice());
+                let executable = self.compile(&graph, known)?;
+                match &found {
+                    Some((e, source)) if executable.compiled() == 0 => (executable, *source, e.tuned),
+                    _ => (executable, PlanSource::Built, false),
+                }
             };
-            let source = PlanSource::Built;
-            tracing::debug!(function = graph.name(), ms = start.elapsed().as_secs_f64() * 1e3, "plan built");
-            Ok(Entry { graph, executable, order, source, build: start.elapsed() })
+            let entry = Entry { graph, executable, order, source, key, tuned, build: start.elapsed() };
+            tracing::debug!(function = entry.graph.name(), ms = entry.build.as_secs_f64() * 1e3, %source, "plan");
+            self.keep(&entry);
+            Ok(entry)
         })
     }
 
@@ -61,14 +71,33 @@ impl Build<'_> {
         let (graph, order) = trace_graph(self.site, self.params, self.tensors, body)?;
         let graph = Arc::new(graph);
         let (executable, report) = self.tuned(&graph, &TuneOptions::current())?;
-        let source = PlanSource::Built;
-        self.site.replace(key, Entry { graph, executable, order, source, build: start.elapsed() });
+        let (source, stored) = (PlanSource::Built, self.stored_key(&graph));
+        let entry = Entry { graph, executable, order, source, key: stored, tuned: true, build: start.elapsed() };
+        self.keep(&entry);
+        self.site.replace(key, entry);
         Ok(report)
     }
 
-    fn compile(&self, graph: &Arc<Graph>) -> Result<Arc<dyn Executable>> {
+    /// Writes what was built here to the store.
+    fn keep(&self, entry: &Entry) {
+        if entry.source != PlanSource::Built || self.device.is_cpu() {
+            return;
+        }
+        match entry.stored() {
+            Ok(stored) => store::put(&stored),
+            Err(error) => tracing::debug!(%error, "a plan is not stored"),
+        }
+    }
+
+    /// What the plan of a graph is stored under.
+    fn stored_key(&self, graph: &Graph) -> store::Key {
+        let Identity { device, library } = Identity::of(self.device);
+        store::Key { device, library, text: key_text(&self.site.meta().options, &self.alignments(), graph) }
+    }
+
+    fn compile(&self, graph: &Arc<Graph>, known: Option<&[u8]>) -> Result<Arc<dyn Executable>> {
         let alignments = self.alignments();
-        let request = CompileRequest::new(graph, &self.site.meta().options, &alignments);
+        let request = CompileRequest { known, ..CompileRequest::new(graph, &self.site.meta().options, &alignments) };
         match self.device.accelerator() {
             None => crate::cpu::compile(&request),
             Some(accelerator) => accelerator.compile(&request),
@@ -88,6 +117,11 @@ impl Build<'_> {
     fn alignments(&self) -> SmallVec<[u32; 8]> {
         self.tensors.iter().map(|t| t.alignment()).collect()
     }
+}
+
+/// All that a plan depends on besides device and library, as text.
+pub fn key_text(options: &Options, alignments: &[u32], graph: &Graph) -> String {
+    format!("options {options}\nalignments {alignments:?}\n{}", graph.canonical_text())
 }
 
 /// The graph of a function for these arguments, and for each result its position among the graph's outputs (each of which is there once).

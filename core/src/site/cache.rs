@@ -2,10 +2,12 @@
 
 use super::Meta;
 use super::key::Key;
-use crate::backend::Executable;
+use crate::backend::{Executable, Identity};
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::explain::PlanSource;
 use crate::ir::Graph;
+use crate::store;
 use arc_swap::ArcSwapOption;
 use once_cell::sync::OnceCell;
 use std::collections::HashMap;
@@ -36,8 +38,21 @@ pub(crate) struct Entry {
     pub(crate) order: Vec<usize>,
     /// Where it came from.
     pub(crate) source: PlanSource,
+    /// What it is stored under.
+    pub(crate) key: store::Key,
+    /// Whether its engines were chosen by timing them.
+    pub(crate) tuned: bool,
     /// Time it took to make.
     pub(crate) build: Duration,
+}
+
+impl Entry {
+    /// The form in which it is stored.
+    pub(crate) fn stored(&self) -> Result<store::Entry> {
+        let payload = self.executable.to_bytes()?.unwrap_or_default();
+        let function = self.graph.name().to_owned();
+        Ok(store::Entry { key: self.key.clone(), function, tuned: self.tuned, payload })
+    }
 }
 
 /// A plan, one being built, or the refusal that stands for this process.
@@ -51,6 +66,7 @@ struct Slot {
 struct Counters {
     calls: AtomicU64,
     built: AtomicU64,
+    loaded: AtomicU64,
     failed: AtomicU64,
     evicted: AtomicU64,
     build_micros: AtomicU64,
@@ -67,6 +83,7 @@ impl Site {
             counters: Counters {
                 calls: AtomicU64::new(0),
                 built: AtomicU64::new(0),
+                loaded: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 evicted: AtomicU64::new(0),
                 build_micros: AtomicU64::new(0),
@@ -113,7 +130,9 @@ impl Site {
             fresh = true;
             match build() {
                 Ok(entry) => {
-                    self.counters.built.fetch_add(1, Relaxed);
+                    let counter =
+                        if entry.source == PlanSource::Built { &self.counters.built } else { &self.counters.loaded };
+                    counter.fetch_add(1, Relaxed);
                     self.counters.build_micros.fetch_add(entry.build.as_micros() as u64, Relaxed);
                     Ok(Ok(Arc::new(entry)))
                 }
@@ -175,6 +194,28 @@ impl Site {
         }
     }
 
+    /// Makes a plan that another process wrote known to this one: the next call with its signature compiles nothing.
+    pub fn load(&self, device: &Device, bytes: &[u8]) -> Result<()> {
+        let entry = store::Entry::from_bytes(bytes).map_err(|e| e.context(format!("`{}`", self.meta.name)))?;
+        let here = Identity::of(device);
+        if entry.function != self.meta.name {
+            let text = format!("these bytes are a plan of `{}`, not of `{}`", entry.function, self.meta.name);
+            return Err(Error::argument(text));
+        }
+        if entry.key.device != here.device {
+            let text = format!("`{}`: this plan is for {}, not for {}", self.meta.name, entry.key.device, here.device);
+            return Err(Error::device(text));
+        }
+        if entry.key.library != here.library {
+            return Err(Error::cache(format!(
+                "`{}`: this plan was made with {}, but {} is in use; plans fit exactly one version, so make it anew",
+                self.meta.name, entry.key.library, here.library
+            )));
+        }
+        store::load(entry);
+        Ok(())
+    }
+
     /// Forgets every plan of the function. Launches in flight finish.
     pub fn clear(&self) {
         self.last.store(None);
@@ -193,6 +234,7 @@ impl Site {
             function: self.meta.name,
             calls,
             plans_built: built,
+            plans_loaded: c.loaded.load(Relaxed),
             builds_failed: failed,
             plans_in_memory: in_memory as u64,
             evicted: c.evicted.load(Relaxed),
@@ -209,22 +251,24 @@ pub struct Stats {
     pub function: &'static str,
     /// Calls, including those that failed.
     pub calls: u64,
-    /// Plans that were built.
+    /// Plans that were built: compiled, or tuned.
     pub plans_built: u64,
+    /// Plans that came from the store on disk or from loaded bytes, without compiling.
+    pub plans_loaded: u64,
     /// Builds that failed.
     pub builds_failed: u64,
     /// Plans kept at this moment.
     pub plans_in_memory: u64,
     /// Plans that made room for others.
     pub evicted: u64,
-    /// Time spent on building, in milliseconds.
+    /// Time spent on building and loading, in milliseconds.
     pub build_ms: f64,
 }
 
 impl Stats {
     /// Calls that found their plan.
     pub fn hits(&self) -> u64 {
-        self.calls.saturating_sub(self.plans_built + self.builds_failed)
+        self.calls.saturating_sub(self.plans_built + self.plans_loaded + self.builds_failed)
     }
 }
 
@@ -232,11 +276,12 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} calls, {} hits, {} plans built in {:.1} ms, {} in memory, {} evicted, {} failed",
+            "{}: {} calls, {} hits, {} plans built and {} loaded in {:.1} ms, {} in memory, {} evicted, {} failed",
             self.function,
             self.calls,
             self.hits(),
             self.plans_built,
+            self.plans_loaded,
             self.build_ms,
             self.plans_in_memory,
             self.evicted,

@@ -16,6 +16,7 @@ mod returns;
 
 pub use attr::{Attr, Field};
 pub use bound::{Bound, BoundCall};
+pub use build::key_text;
 pub use cache::{Site, Stats};
 pub use call::{Call, Inputs};
 pub use captured::Captured;

@@ -2,6 +2,7 @@
 
 use super::cache::Entry;
 use crate::backend::Executable;
+use crate::error::Result;
 use crate::explain::{Explain, PlanSource};
 use crate::ir::Graph;
 use std::fmt;
@@ -32,6 +33,13 @@ impl Plan {
     /// The number of kernels of one call.
     pub fn kernels(&self) -> usize {
         self.explain().kernels.len()
+    }
+
+    /// The plan for another process with the same GPU and the same version of cuDNN, which makes it its own with `load`.
+    ///
+    /// On the CPU there is nothing to spare: the bytes then hold the key alone, so that the same program works there.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.entry.stored()?.to_bytes()
     }
 
     /// What runs it.

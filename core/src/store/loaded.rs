@@ -50,6 +50,7 @@ pub fn loaded(key: &Key) -> Option<Entry> {
 }
 
 /// The versions for which a plan was loaded that is otherwise of this key.
+#[cfg(test)]
 pub(crate) fn other_versions(key: &Key) -> Vec<String> {
     let loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
     let entries = loaded.iter().flat_map(|l| l.values()).filter(|e| e.key.is_another_version_of(key));

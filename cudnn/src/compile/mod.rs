@@ -16,7 +16,7 @@ use crate::plan::Known;
 use crate::target::Target;
 use compiler::Compiler;
 use cudnn_sys::Api;
-use fused_graph_core::backend::CompileRequest;
+use fused_graph_core::backend::{CompileRequest, Identity};
 use fused_graph_core::fuse::{self, Group, RuleTarget};
 use fused_graph_core::ir::Graph;
 use fused_graph_core::{Error, Result};
@@ -45,7 +45,7 @@ pub(crate) fn compile<J>(
 /// What cuDNN says of a group as one kernel on a GPU that is elsewhere, whatever the rules say: nothing if it takes it, else every engine's reason.
 pub fn refusals_for(gpu: &str, request: &CompileRequest<'_>, group: &Group) -> Result<Vec<String>> {
     let api = crate::library::Library::for_planning()?.api();
-    let target = Target::named(api, gpu)?;
+    let target = Target::of(api, gpu)?;
     let mut none = |_: &Graph, _: &Group| Ok(());
     let known = Known::default();
     let mut compiler = Compiler::new(Lowerer { api, target: &target, request }, &known, &mut none);
@@ -74,6 +74,11 @@ pub fn bake(gpu: &str, request: &CompileRequest<'_>) -> Result<Program<Compiled>
         Ok((source, code))
     };
     compile(api, &target, request, &known, &mut own).map_err(|e: Error| e.context(format!("for {gpu}")))
+}
+
+/// What a plan that [`bake`] makes for a GPU is stored under, with the cuDNN that is loaded.
+pub fn identity_for(gpu: &str) -> Result<Identity> {
+    Target::identity_of(crate::library::Library::for_planning()?.api(), gpu)
 }
 
 impl Program<Compiled> {

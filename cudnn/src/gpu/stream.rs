@@ -8,9 +8,10 @@ use crate::context::Current;
 use crate::error::cuda;
 use crate::jit;
 use crate::plan::Known;
+use crate::target::Target;
 use cudarc::driver::{CudaStream, result, sys};
 use fused_graph_core::backend::{
-    Accelerator, BoundLaunch, CapturedLaunches, CompileRequest, DeviceBuffer, Executable, Launch,
+    Accelerator, BoundLaunch, CapturedLaunches, CompileRequest, DeviceBuffer, Executable, Identity, Launch,
 };
 use fused_graph_core::layout::{self, Dims};
 use fused_graph_core::tensor::Storage;
@@ -115,6 +116,11 @@ impl Accelerator for GpuStream {
 
     fn description(&self) -> String {
         self.gpu.description.clone()
+    }
+
+    fn identity(&self) -> Identity {
+        let gpu = self.gpu;
+        Target::identity(&gpu.name, gpu.sm, gpu.rates.multiprocessors, gpu.library.api())
     }
 
     fn preferred_half(&self) -> DType {

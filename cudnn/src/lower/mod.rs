@@ -11,7 +11,7 @@ mod pointwise;
 mod reduce;
 mod tensor;
 
-use crate::descriptor::{Descriptor, HandleAttribute};
+use crate::descriptor::{Descriptor, HandleAttribute, fingerprint};
 use crate::target::Target;
 use cudnn_sys::{Api, AttributeName, DescriptorType};
 use frame::Frame;
@@ -78,6 +78,8 @@ pub struct Binding {
 pub(crate) struct Lowered {
     pub(crate) graph: Descriptor,
     pub(crate) bindings: Vec<Binding>,
+    /// What was written to make it: see [`fingerprint`].
+    pub(crate) fingerprint: u64,
 }
 
 /// What lowering needs to know of memory.
@@ -110,9 +112,8 @@ pub(crate) fn lower(
         bindings: Vec::new(),
         next_uid: graph.values().len() as i64 + 1,
     };
-    for &id in &group.nodes {
-        cx.node(id)?;
-    }
+    let (written, fingerprint) = fingerprint::of(|| group.nodes.iter().try_for_each(|&id| cx.node(id)));
+    written?;
     let ops: Vec<&Descriptor> = cx.operations.iter().collect();
     let graph = Descriptor::build(api, DescriptorType::OPERATIONGRAPH, |d| {
         d.set_descriptors(AttributeName::OPERATIONGRAPH_OPS, &ops)?;
@@ -121,7 +122,7 @@ pub(crate) fn lower(
             None => Ok(()),
         }
     })?;
-    Ok(Lowered { graph, bindings: cx.bindings })
+    Ok(Lowered { graph, bindings: cx.bindings, fingerprint })
 }
 
 pub(crate) struct Lowering<'a> {

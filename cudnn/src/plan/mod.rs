@@ -37,6 +37,8 @@ pub struct KernelPlan {
     pub refused: Vec<String>,
     /// The order of its operations: see [`fuse::forms`](fused_graph_core::fuse::forms).
     pub form: u8,
+    /// Of the operation graph it was built from.
+    pub(crate) fingerprint: u64,
     /// Whether it was made from bytes, without compiling.
     pub loaded: bool,
 }
@@ -63,7 +65,7 @@ pub(crate) fn build(
     let mut reasons: Vec<String> = log::distinct(refusals).iter().map(|(r, _)| r.to_string()).collect();
     match found {
         Ok((descriptor, offer)) => {
-            let mut plan = of_offer(descriptor, lowered.bindings, &offer, start)?;
+            let mut plan = of_offer(descriptor, &lowered, &offer, start)?;
             plan.refused = reasons;
             Ok(plan)
         }
@@ -116,26 +118,22 @@ fn search(
 }
 
 /// The plan of one offer.
-pub(crate) fn build_offer(
-    api: &'static Api,
-    target: &Target,
-    bindings: &[Binding],
-    offer: &Offer,
-) -> Result<KernelPlan> {
+pub(crate) fn build_offer(api: &'static Api, target: &Target, lowered: &Lowered, offer: &Offer) -> Result<KernelPlan> {
     let start = Instant::now();
-    of_offer(finish(api, target, offer)?, bindings.to_vec(), offer, start)
+    of_offer(finish(api, target, offer)?, lowered, offer, start)
 }
 
-fn of_offer(descriptor: Descriptor, bindings: Vec<Binding>, offer: &Offer, start: Instant) -> Result<KernelPlan> {
+fn of_offer(descriptor: Descriptor, lowered: &Lowered, offer: &Offer, start: Instant) -> Result<KernelPlan> {
     Ok(KernelPlan {
         workspace: workspace(&descriptor)?,
         descriptor,
-        bindings,
+        bindings: lowered.bindings.clone(),
         choice: offer.choice.clone(),
         notes: offer.notes.iter().map(|n| n.to_string()).collect(),
         build_ms: start.elapsed().as_secs_f64() * 1e3,
         refused: Vec::new(),
         form: 0,
+        fingerprint: lowered.fingerprint,
         loaded: false,
     })
 }
@@ -143,6 +141,9 @@ fn of_offer(descriptor: Descriptor, bindings: Vec<Binding>, offer: &Offer, start
 /// A plan from its bytes; nothing is compiled.
 pub(crate) fn load(api: &'static Api, target: &Target, lowered: Lowered, stored: &StoredPlan) -> Result<KernelPlan> {
     let start = Instant::now();
+    if stored.fingerprint != lowered.fingerprint {
+        return Err(Error::cache("it was made of operations that are written otherwise now"));
+    }
     let descriptor = Descriptor::build(api, DescriptorType::EXECUTION_PLAN, |d| {
         d.set(AttributeName::EXECUTION_PLAN_JSON_REPRESENTATION, &stored.json)?;
         set_target(d, target)
@@ -156,6 +157,7 @@ pub(crate) fn load(api: &'static Api, target: &Target, lowered: Lowered, stored:
         build_ms: start.elapsed().as_secs_f64() * 1e3,
         refused: stored.refused.clone(),
         form: stored.form,
+        fingerprint: stored.fingerprint,
         loaded: true,
     })
 }

@@ -88,8 +88,9 @@ impl Search<'_> {
                     } else {
                         let plan = match wanted.refuses(&offer) {
                             Some(reason) => Err(reason),
-                            None => plan::build_offer(api, &target, &lowered.bindings, &offer)
-                                .map_err(|e| e.message().to_owned()),
+                            None => {
+                                plan::build_offer(api, &target, &lowered, &offer).map_err(|e| e.message().to_owned())
+                            }
                         };
                         let notes = offer.notes.iter().map(|n| n.to_string()).collect();
                         Some(Built { form, choice: offer.choice, notes, copies: copies.clone(), plan })
