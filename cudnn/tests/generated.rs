@@ -148,3 +148,23 @@ fn rows(dtype: DType, length: i64) -> Vec<String> {
     };
     sets.into_iter().map(code).collect()
 }
+
+/// Matrix products that no engine computes without TF32: layouts, broadcast batches, something in front and behind, both sizes of tiles.
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn matrix_products_compile() {
+    for text in [
+        "x = input f32 [33, 17]\n w = input f32 [17, 7]\n y = matmul x, w\n return y",
+        "x = input f32 [2, 1, 33, 17]\n w = input f32 [3, 17, 64]\n b = input f32 [64]\n s = scalar f32\n %4 = matmul x, w\n %5 = mul %4, s\n %6 = add %5, b\n y = gelu %6\n return y",
+        "x = input f32 [4096, 64] strides [1, 4096]\n w = input f32 [64, 4096]\n %2 = relu x\n %3 = matmul %2, w\n %4 = permute x (perm [1, 0])\n y = tanh %3\n return %3, y",
+        "x = input f32 [1, 9]\n w = input f32 [9, 1]\n %2 = matmul x, w\n y = cast %2 (to bf16)\n return y",
+    ] {
+        let graph: Graph = format!("graph {{\n{text}\n}}").parse().unwrap();
+        let nodes: Vec<_> = graph.nodes().map(|(id, _)| id).collect();
+        let group = fused_graph_core::fuse::group_of(&graph, GroupKind::Kernel, &nodes);
+        let source = generate(&graph, &group).unwrap();
+        for sm in [80, 89, 90, 100] {
+            nvrtc::compile(&source.code, sm).unwrap_or_else(|e| panic!("sm_{sm}: {e}\n{}", source.code));
+        }
+    }
+}

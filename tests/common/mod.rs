@@ -63,3 +63,4 @@ pub fn product(a: &[f64], b: &[f64], batch: usize, m: usize, k: usize, n: usize)
     }
     out
 }
+pub mod stored;

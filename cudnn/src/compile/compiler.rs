@@ -156,8 +156,25 @@ impl<'a, J> Compiler<'a, J> {
         self.refused.iter().find(|(g, _)| from(g)).map(|(_, reasons)| reasons.clone()).unwrap_or_default()
     }
 
+    /// A kernel of our own for a core that no engine of cuDNN's computes as asked.
+    fn own_core(&mut self, group: &Group) -> Result<Vec<Step<J>>, Refusal> {
+        let graph = self.graph();
+        let reduces = |n: &&NodeId| matches!(graph.node(**n).op, Op::Reduce(_));
+        if let Some(&n) = group.nodes.iter().find(reduces) {
+            let what = graph.node(n).op.name();
+            return Err(Refusal::Unsupported(vec![format!("without TF32 `{what}` is a kernel of its own")]));
+        }
+        let kernel = (self.fallback)(graph, group)?;
+        // cuBLASLt's, the only one that is not said to use tensor cores, does so all the same for most shapes.
+        let reason = vec!["every engine of cuDNN's multiplies F32 matrices with TF32".to_owned()];
+        Ok(vec![Step::Own { group: group.clone(), kernel, reason }])
+    }
+
     /// A group as it is, with dense copies of the operands that need them: as it is remembered, or built.
     pub(super) fn one_kernel(&mut self, group: &Group, stored: Option<&StoredPlan>) -> Result<Vec<Step<J>>, Refusal> {
+        if self.cx.exact_matmul(group) {
+            return self.own_core(group);
+        }
         let (lowered, copies) = self.cx.lower(group, stored.map_or(0, |s| s.form))?;
         let mut steps = Vec::new();
         for (value, copy) in &copies {

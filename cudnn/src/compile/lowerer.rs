@@ -47,9 +47,8 @@ impl<'a> Lowerer<'a> {
                 ValueKind::Input { index } => self.request.alignments.get(index).copied().unwrap_or(1),
                 _ => 256,
             };
-            let exact = !self.request.options.tf32 && self.f32_core(group);
             let layouts = copies.iter().map(|(v, c)| (*v, (c.dims, c.strides))).collect();
-            let memory = Memory { alignment: &alignment, copies: &layouts, exact };
+            let memory = Memory { alignment: &alignment, copies: &layouts };
             match lower::lower(self.api, self.target, graph, group, &memory) {
                 Ok(lowered) => return Ok((lowered, copies)),
                 Err(Refusal::Layout { value, reason }) if !copies.iter().any(|(v, _)| *v == value) => {
@@ -59,6 +58,12 @@ impl<'a> Lowerer<'a> {
                 Err(other) => return Err(other),
             }
         }
+    }
+
+    /// Whether it multiplies F32 matrices that must not be rounded to TF32.
+    pub(crate) fn exact_matmul(&self, group: &Group) -> bool {
+        let matmul = group.core.is_some_and(|n| self.request.graph.node(n).op == Op::Matmul);
+        matmul && self.f32_core(group) && !self.request.options.tf32
     }
 
     /// What the engines of a group must satisfy.

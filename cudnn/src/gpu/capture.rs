@@ -19,6 +19,10 @@ impl Capture {
     /// That of a stream: mostly none.
     #[inline]
     pub(super) fn of(stream: sys::CUstream) -> Result<Option<Capture>> {
+        if stream.is_null() {
+            // The default stream cannot be captured, and to ask about it takes a current context.
+            return Ok(None);
+        }
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive; the driver writes one word.
         let code = unsafe { sys::cuStreamIsCapturing(stream, &mut status) };

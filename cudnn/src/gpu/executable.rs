@@ -38,6 +38,8 @@ pub struct CudaExecutable {
     /// Intermediates and scratch memory: where they lie.
     places: Vec<(Place, u64)>,
     scratch: u64,
+    /// Kernels that were compiled for it, and not made from stored bytes.
+    compiled: usize,
 }
 
 /// Host scalars of a launch, each in a word of its own.
@@ -89,7 +91,12 @@ impl CudaExecutable {
             None
         });
         let known = known.unwrap_or_default();
-        let mut own = |graph: &Graph, group: &fuse::Group| kernels::of_group(gpu, graph, group, &known);
+        let mut compiled = 0;
+        let mut own = |graph: &Graph, group: &fuse::Group| {
+            let (kernel, now) = kernels::of_group(gpu, graph, group, &known)?;
+            compiled += now as usize;
+            Ok(kernel)
+        };
         let program = compile::compile(gpu.library.api(), &target, request, &known, &mut own)?;
         let graph = request.graph;
         let results: Vec<MemRef> = graph.outputs().iter().map(|&v| fuse::resolve(graph, v)).collect();
@@ -97,8 +104,9 @@ impl CudaExecutable {
         written.sort();
         written.dedup();
         let (places, scratch) = plan_memory(&program, &written);
+        let compiled = compiled + program.compiled();
         let program = Loaded::new(gpu, program);
-        Ok(CudaExecutable { gpu, program, written, results, places, scratch })
+        Ok(CudaExecutable { gpu, program, written, results, places, scratch, compiled })
     }
 
     /// Memory for what the function gives.
@@ -376,7 +384,7 @@ impl Executable for CudaExecutable {
     }
 
     fn compiled(&self) -> usize {
-        self.program.compiled()
+        self.compiled
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -36,12 +36,12 @@ unsafe impl Sync for Function {}
 pub(super) struct Kernels(Mutex<HashMap<String, Arc<Kernel>>>);
 
 impl Kernels {
-    /// The kernels of a source, compiled unless the code is known. The context is current.
-    pub(super) fn get(&self, gpu: &Gpu, source: Source, known: Option<&[u8]>) -> Result<Arc<Kernel>> {
+    /// The kernels of a source, compiled unless the code is known, and whether it was compiled now. The context is current.
+    pub(super) fn get(&self, gpu: &Gpu, source: Source, known: Option<&[u8]>) -> Result<(Arc<Kernel>, bool)> {
         let loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&source.code).cloned();
         // The same code launched otherwise is another kernel to us.
         if let Some(kernel) = loaded.filter(|k| k.source == source) {
-            return Ok(kernel);
+            return Ok((kernel, false));
         }
         let cubin = match known {
             Some(code) => code.to_vec(),
@@ -61,7 +61,7 @@ impl Kernels {
         let kernel = Arc::new(Kernel { source, code: cubin, functions });
         let code = kernel.source.code.clone();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(code, Arc::clone(&kernel));
-        Ok(kernel)
+        Ok((kernel, known.is_none()))
     }
 }
 
@@ -173,8 +173,8 @@ fn scalar_bytes(value: f64, ty: ScalarType) -> [u8; 8] {
     word
 }
 
-/// The kernel of a group without a core.
-pub(super) fn of_group(gpu: &Gpu, graph: &Graph, group: &Group, known: &Known) -> Result<Arc<Kernel>> {
+/// The kernel of a group that cuDNN has no engine for, and whether it was compiled now.
+pub(super) fn of_group(gpu: &Gpu, graph: &Graph, group: &Group, known: &Known) -> Result<(Arc<Kernel>, bool)> {
     let source = jit::generate(graph, group)?;
     let code = known.code(&source.code);
     gpu.kernels.get(gpu, source, code)

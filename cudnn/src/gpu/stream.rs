@@ -97,7 +97,7 @@ impl GpuStream {
         target: u64,
     ) -> Result<()> {
         let (graph, group) = jit::copy_graph(dims, strides, to, source, dtype)?;
-        let kernel = kernels::of_group(self.gpu, &graph, &group, &Known::default())?;
+        let (kernel, _) = kernels::of_group(self.gpu, &graph, &group, &Known::default())?;
         let output = graph.outputs()[0];
         kernel.run(self, &|v| if v == output { target } else { from }, 0, &[])
     }

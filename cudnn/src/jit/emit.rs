@@ -51,6 +51,18 @@ impl<'a> Emitter<'a> {
         &self.body
     }
 
+    /// Goes on with other coordinates: nothing is computed there yet.
+    pub(super) fn start(&mut self, dims: Dims) {
+        self.dims = dims;
+        self.body.clear();
+        self.named.clear();
+    }
+
+    /// Says what a value is called at these coordinates.
+    pub(super) fn name(&mut self, v: ValueId, text: &str) {
+        self.named.insert(v, text.to_owned());
+    }
+
     /// The statements so far, for whoever puts them in another place.
     pub(super) fn take_body(&mut self) -> String {
         std::mem::take(&mut self.body)
@@ -68,7 +80,11 @@ impl<'a> Emitter<'a> {
 
     /// Coordinates of some axes out of a row-major index over them.
     pub(super) fn axes(&self, index: &str, axes: &[usize], indent: &str) -> String {
-        let ty = self.index_type();
+        Self::axes_of(self.index_type(), &self.dims, index, axes, indent)
+    }
+
+    /// The same of any dims.
+    pub(super) fn axes_of(ty: &str, dims: &Dims, index: &str, axes: &[usize], indent: &str) -> String {
         let mut out = String::new();
         if !axes.is_empty() {
             let _ = writeln!(out, "{indent}{ty} q{index} = {index};");
@@ -77,7 +93,7 @@ impl<'a> Emitter<'a> {
             if at == 0 {
                 let _ = writeln!(out, "{indent}{ty} c{axis} = q{index};");
             } else {
-                let extent = self.dims[axis];
+                let extent = dims[axis];
                 let _ = writeln!(out, "{indent}{ty} c{axis} = q{index} % ({ty}){extent}; q{index} /= ({ty}){extent};");
             }
         }
@@ -128,8 +144,12 @@ impl<'a> Emitter<'a> {
         let dtype = self.graph.value(v).dtype;
         let seen = resolve(self.graph, v);
         let name = format!("p{}", v.index());
-        self.declared.push(format!("const {}* __restrict__ {name}", storage(dtype)?));
-        self.arguments.push(Argument::Read { base: seen.base, offset: seen.offset * dtype.size() as i64 });
+        let declared = format!("const {}* __restrict__ {name}", storage(dtype)?);
+        // At other coordinates it may have been read before.
+        if !self.declared.contains(&declared) {
+            self.declared.push(declared);
+            self.arguments.push(Argument::Read { base: seen.base, offset: seen.offset * dtype.size() as i64 });
+        }
         let element = format!("{name}[{}]", self.offset(&seen.dims, &seen.strides));
         Ok(match dtype {
             DType::F16 => format!("load_f16({element})"),

@@ -4,6 +4,7 @@
 //! each reduction; results do not depend on how threads are scheduled.
 
 mod emit;
+mod matmul;
 pub mod nvrtc;
 mod rows;
 
@@ -68,6 +69,10 @@ pub fn generate(graph: &Graph, group: &Group) -> Result<Source> {
     let mut source = Source { code: include_str!("preamble.cu").to_owned(), launches: Vec::new(), scratch: 0 };
     if let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| does(&n.op)) {
         rows::generate(&mut source, graph, group, core)?;
+        return Ok(source);
+    }
+    if let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| n.op == Op::Matmul) {
+        matmul::generate(&mut source, graph, group, core)?;
         return Ok(source);
     }
     let (mut plain, mut reductions) = (Vec::new(), Vec::new());

@@ -54,13 +54,6 @@ impl Lowering<'_> {
             return Ok(());
         }
         let (x, y) = (self.matmul_shape(a)?, self.matmul_shape(b)?);
-        if self.memory.exact
-            && let Some((v, _)) = [(a, x), (b, y)].into_iter().find(|(_, shape)| shape.dims[0] == 1)
-        {
-            // cuBLASLt's is the only engine that computes F32 without TF32.
-            let reason = "without TF32 cuDNN's matmul does not repeat a batch".to_owned();
-            return Err(Refusal::Layout { value: v, reason });
-        }
         if x.dims[0] == 1 && y.dims[0] == 1 {
             let reason = "both operands repeat their batch, and cuDNN takes its extent from one of them".to_owned();
             let smaller = if x.dims.numel() < y.dims.numel() { a } else { b };
@@ -98,9 +91,6 @@ impl Lowering<'_> {
         }
         let dims = Dims::collect(dims.iter().copied());
         let shape = self.frame.lift(&dims, &strides).map_err(|reason| Refusal::Layout { value: v, reason })?;
-        if self.memory.exact && self.alignment(v, seen) < 16 {
-            return Err(refuse("without TF32 cuDNN's matmul reads tensors that start at a multiple of 16 bytes"));
-        }
         unit_stride(shape).ok_or_else(|| refuse("neither its rows nor its columns are dense"))
     }
 }

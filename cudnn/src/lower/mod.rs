@@ -88,8 +88,6 @@ pub(crate) struct Memory<'a> {
     pub(crate) alignment: &'a dyn Fn(ValueId) -> u32,
     /// Operands of which a dense copy is made first, with the dims and strides of the copy.
     pub(crate) copies: &'a HashMap<ValueId, (Dims, Dims)>,
-    /// Operands must not be rounded to TF32.
-    pub(crate) exact: bool,
 }
 
 /// Lowers a group that has a core operation.
