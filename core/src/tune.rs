@@ -118,6 +118,8 @@ pub struct TunedKernel {
     pub candidates: Vec<Candidate>,
     /// Position of what the heuristic would have taken, if it was timed.
     pub default: Option<usize>,
+    /// Position of what was chosen: the fastest, or the heuristic's choice where nothing is clearly faster.
+    pub chosen: usize,
     /// Floating-point operations of one launch.
     pub flops: u64,
     /// Bytes that one launch reads and writes.
@@ -125,6 +127,9 @@ pub struct TunedKernel {
     /// Microseconds below which the device cannot be: its arithmetic and its memory at their rates; 0 where they are not known.
     pub roofline_micros: f64,
 }
+
+/// What is not faster than this share of the heuristic's choice does not replace it: windows differ by as much.
+pub const WORTH: f64 = 0.99;
 
 /// One engine with knobs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -184,16 +189,19 @@ impl TunedKernel {
         let time = |i: &usize| candidates[*i].micros().unwrap_or(f64::INFINITY);
         order.sort_by(|a, b| time(a).total_cmp(&time(b)));
         let default = default.and_then(|d| order.iter().position(|&i| i == d));
-        let candidates = order.into_iter().map(|i| candidates[i].clone()).collect();
-        TunedKernel { operations, candidates, default, flops: work.0, bytes: work.1, roofline_micros }
+        let candidates: Vec<Candidate> = order.into_iter().map(|i| candidates[i].clone()).collect();
+        let micros = |at: usize| candidates.get(at).and_then(Candidate::micros);
+        let stay = default.filter(|&d| micros(d).zip(micros(0)).is_some_and(|(d, best)| best > WORTH * d));
+        let chosen = stay.unwrap_or(0);
+        TunedKernel { operations, candidates, default, chosen, flops: work.0, bytes: work.1, roofline_micros }
     }
 
-    /// The fastest.
+    /// What was chosen.
     pub fn best(&self) -> Option<&Candidate> {
-        self.candidates.first().filter(|c| c.micros().is_some())
+        self.candidates.get(self.chosen).filter(|c| c.micros().is_some())
     }
 
-    /// Time of the fastest over the time of the heuristic's choice.
+    /// Its time over the time of the heuristic's choice.
     pub fn over_default(&self) -> Option<f64> {
         Some(self.best()?.micros()? / self.candidates.get(self.default?)?.micros()?)
     }
@@ -256,7 +264,7 @@ fn write_kernel(f: &mut fmt::Formatter<'_>, kernel: &TunedKernel) -> fmt::Result
     }
     for (i, c) in kernel.candidates.iter().enumerate() {
         let Outcome::Timed { median, spread } = c.outcome else { continue };
-        let mark = if i == 0 { '▶' } else { ' ' };
+        let mark = if i == kernel.chosen { '▶' } else { ' ' };
         let rate = |work: u64| work as f64 / median / 1e6;
         let roofline = match kernel.roofline_micros {
             0.0 => "-".to_owned(),
@@ -276,7 +284,7 @@ fn write_kernel(f: &mut fmt::Formatter<'_>, kernel: &TunedKernel) -> fmt::Result
         }
         if kernel.default == Some(i) {
             let over = kernel.over_default().unwrap_or(1.0);
-            write!(f, "  (the heuristic's choice; the best takes {over:.2} of it)")?;
+            write!(f, "  (the heuristic's choice; what was chosen takes {over:.2} of it)")?;
         }
         writeln!(f)?;
     }
@@ -327,7 +335,7 @@ f on a GPU
 kernel 1 of 1: matmul x, w, relu
         µs  spread  TFLOP/s    TB/s  roofline  workspace  engine
 ▶    10.00   1.2 %    200.0    4.00      80 %      4 KiB  eng4_k24=2
-     20.00   1.2 %    100.0    2.00      40 %      4 KiB  eng7_k24=21  (the heuristic's choice; the best takes 0.50 of it)
+     20.00   1.2 %    100.0    2.00      40 %      4 KiB  eng7_k24=21  (the heuristic's choice; what was chosen takes 0.50 of it)
   left out: eng1: wrong values
 
 divisions into kernels

@@ -13,13 +13,13 @@ use candidates::Search;
 use fused_graph_core::backend::{CompileRequest, Launch};
 use fused_graph_core::explain::KernelReport;
 use fused_graph_core::fuse::{Group, report};
-use fused_graph_core::tune::{Candidate, Division, Outcome, TuneOptions, TuneReport, TunedKernel};
+use fused_graph_core::tune::{Candidate, Division, Outcome, TuneOptions, TuneReport, TunedKernel, WORTH};
 use fused_graph_core::{Error, ErrorKind, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Instant;
 
-/// Less than this is not worth another division into kernels: windows differ by as much.
-const WORTH: f64 = 0.98;
+/// What is not faster than this is not worth another division into kernels.
+const WORTH_CUTTING: f64 = 0.98;
 
 /// Tunes a function for the arguments of a launch, which are only read.
 pub(super) fn tune(
@@ -106,6 +106,17 @@ struct Tried {
 }
 
 impl Tried {
+    /// Stays with the heuristic's choice where nothing is clearly faster.
+    fn prefer_default(&mut self, group: &Group, plan: &KernelPlan) -> Result<()> {
+        let micros = self.default.and_then(|at| self.candidates.get(at)).and_then(Candidate::micros);
+        if let (Some(micros), Some((best, answer))) = (micros, &mut self.best)
+            && *best > WORTH * micros
+        {
+            (*best, *answer) = (micros, KnownKernel::new(group, Answer::Plan(StoredPlan::of(plan)?)));
+        }
+        Ok(())
+    }
+
     fn add(
         &mut self,
         group: &Group,
@@ -140,7 +151,7 @@ impl Tuner<'_> {
             let parts =
                 self.parts(group).or_else(|e| if e.kind() == ErrorKind::Unsupported { Ok(None) } else { Err(e) })?;
             if let Some((parts, words)) = parts {
-                let cut = parts.micros < WORTH * chosen.micros;
+                let cut = parts.micros < WORTH_CUTTING * chosen.micros;
                 let label = |words: &str, n: usize| format!("{words}, {n} kernel{}", if n == 1 { "" } else { "s" });
                 let whole = label("in one", chosen.kernels.len());
                 self.report.divisions.push(Division { words: whole, micros: chosen.micros, chosen: !cut });
@@ -182,6 +193,7 @@ impl Tuner<'_> {
             tried.add(group, default.form, &default.choice, &default.notes, Some(default), outcome)?;
             tried.default = Some(tried.candidates.len() - 1);
         }
+        tried.prefer_default(group, default)?;
         let Some((micros, answer)) = tried.best else {
             return Err(Error::unsupported("no candidate ran and gave right values"));
         };
