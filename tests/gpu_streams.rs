@@ -291,7 +291,8 @@ fn case_35_many_shapes() {
     for (i, y) in results.iter().enumerate() {
         assert_all(y, i as f64 + 3.0, "an evicted plan");
     }
-    assert_eq!((shifted::stats().plans_built, shifted::stats().evicted), (300, 44));
+    let stats = shifted::stats();
+    assert_eq!((stats.plans_built + stats.plans_loaded, stats.evicted), (300, 44));
 }
 
 /// What the child of [`case_35_exit`] does; nothing when it is run by itself.
@@ -326,9 +327,8 @@ fn leave() {
         "still launching" => {
             std::thread::spawn(move || {
                 let slow = launch();
-                loop {
-                    slow.queue(1);
-                }
+                // Once the driver has shut down, calls fail, and the thread has nothing more to do.
+                while square(&slow.0).is_ok() {}
             });
             std::thread::sleep(std::time::Duration::from_millis(50));
             std::process::exit(0)
@@ -352,4 +352,27 @@ fn case_35_exit() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!text.contains("panicked"), "{how}: {text}");
     }
+}
+
+/// Case 33: host memory beside device memory, sizes that no GPU has, and a good call after each.
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn case_33_memory_of_another_place() {
+    let dev = gpu().new_stream().unwrap();
+    let (here, there) = (full(1.0, &dev), full(1.0, &Device::CPU));
+    let good = || assert_all(&weighed(&here, &here, 2.0).unwrap(), 3.0, "a good call");
+    for (a, b) in [(&here, &there), (&there, &here)] {
+        let error = weighed(a, b, 1.0).unwrap_err();
+        assert!(error.kind() == ErrorKind::Device && error.message().contains("`b` on"), "{error}");
+        good();
+    }
+    // Repeated in place it takes 4 bytes, as a result more than any GPU has.
+    let vast = Tensor::ones([1, 1], DType::F32, &dev).unwrap().expand([1i64 << 23, 1 << 23]).unwrap();
+    let error = plus_one(&vast).unwrap_err();
+    assert!(error.kind() == ErrorKind::Cuda && error.message().contains("allocating"), "{error}");
+    good();
+    assert_eq!(vast.to_vec::<f32>().unwrap_err().kind(), ErrorKind::Argument);
+    good();
+    assert_eq!(vast.contiguous().unwrap_err().kind(), ErrorKind::Cuda);
+    good();
 }

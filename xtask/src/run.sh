@@ -66,6 +66,8 @@ all_tests() { # CUDNN-LABEL FILTER
 
 tests() { # FILTER
     local beside_torch
+    # Tests count what they build; those of the store set it themselves.
+    export FUSED_GRAPH_CACHE=${FUSED_GRAPH_CACHE:-off}
     if [ -n "${FUSED_GRAPH_CUDNN_DIR:-}" ]; then
         all_tests "$FUSED_GRAPH_CUDNN_DIR" "$1"
         return

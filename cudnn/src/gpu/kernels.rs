@@ -12,15 +12,32 @@ use fused_graph_core::ir::{Graph, ScalarType, ValueId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The kernels of a source, loaded. They stay loaded until the process ends.
+/// The kernels of a source, loaded.
 #[derive(Debug)]
 pub(super) struct Kernel {
     source: Source,
     /// The compiled code.
     code: Vec<u8>,
     functions: Vec<Function>,
+    _module: Module,
+}
+
+#[derive(Debug)]
+struct Module(sys::CUmodule);
+
+// SAFETY: a module belongs to its context, not to a thread.
+unsafe impl Send for Module {}
+// SAFETY: as above; nothing is done with it but to unload it.
+unsafe impl Sync for Module {}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: loaded by `Kernels::get` and unloaded once. That drops the last reference to a kernel only where its launches have run: what is loaded
+        // is held by `Kernels`, which gives it up to `Retired`. A failure leaves it loaded.
+        let _ = unsafe { result::module::unload(self.0) };
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +48,20 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// What was compiled on a GPU.
+/// What is loaded on a GPU.
 #[derive(Debug, Default)]
-pub(super) struct Kernels(Mutex<HashMap<String, Arc<Kernel>>>);
+pub(super) struct Kernels(Mutex<ByCode>);
+
+/// By their code. The same code launched otherwise is another kernel to us.
+type ByCode = HashMap<String, Vec<Arc<Kernel>>>;
+
+/// With so many sources loaded the kernels that no plan has are given up.
+const CAPACITY: usize = 512;
 
 impl Kernels {
     /// The kernels of a source, compiled unless the code is known, and whether it was compiled now. The context is current.
     pub(super) fn get(&self, gpu: &Gpu, source: Source, known: Option<&[u8]>) -> Result<(Arc<Kernel>, bool)> {
-        let loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&source.code).cloned();
-        // The same code launched otherwise is another kernel to us.
-        if let Some(kernel) = loaded.filter(|k| k.source == source) {
+        if let Some(kernel) = find(&self.loaded(), &source) {
             return Ok((kernel, false));
         }
         let cubin = match known {
@@ -52,17 +73,41 @@ impl Kernels {
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(|e| cuda("loading a generated kernel", e))?;
         let mut functions = Vec::new();
+        let _module = Module(module);
         for launch in &source.launches {
             let name = CString::new(launch.entry.as_str()).unwrap_or_default();
-            // SAFETY: the module was loaded and is never unloaded.
+            // SAFETY: the module is loaded, and stays so as long as the functions.
             let function = unsafe { result::module::get_function(module, name) };
             functions.push(Function(function.map_err(|e| cuda("finding a generated kernel", e))?));
         }
-        let kernel = Arc::new(Kernel { source, code: cubin, functions });
-        let code = kernel.source.code.clone();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(code, Arc::clone(&kernel));
+        let kernel = self.hold(gpu, Kernel { source, code: cubin, functions, _module });
         Ok((kernel, known.is_none()))
     }
+
+    /// Keeps a kernel loaded, or takes the one that another thread has loaded meanwhile.
+    fn hold(&self, gpu: &Gpu, kernel: Kernel) -> Arc<Kernel> {
+        let mut loaded = self.loaded();
+        if let Some(same) = find(&loaded, &kernel.source) {
+            return same;
+        }
+        if loaded.len() >= CAPACITY {
+            let mut idle = Vec::new();
+            loaded.values_mut().for_each(|list| idle.extend(list.extract_if(.., |k| Arc::strong_count(k) == 1)));
+            loaded.retain(|_, list| !list.is_empty());
+            gpu.retired.kernels(idle);
+        }
+        let kernel = Arc::new(kernel);
+        loaded.entry(kernel.source.code.clone()).or_default().push(Arc::clone(&kernel));
+        kernel
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, ByCode> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find(loaded: &ByCode, source: &Source) -> Option<Arc<Kernel>> {
+    loaded.get(&source.code)?.iter().find(|k| k.source == *source).cloned()
 }
 
 impl Kernel {

@@ -33,12 +33,15 @@ impl Pool {
     /// Memory that work queued on the pool's stream from now on may use.
     pub(super) fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
         let size = class(bytes);
-        let recycled = self.lists().get_mut(&size).and_then(Vec::pop);
-        let address = match recycled {
+        let address = match self.recycled(size) {
             Some(address) => address,
             None => self.ask_driver(size)?,
         };
         Ok(Buffer { pool: Arc::clone(self), address, bytes, size })
+    }
+
+    fn recycled(&self, size: usize) -> Option<u64> {
+        self.lists().get_mut(&size).and_then(Vec::pop)
     }
 
     #[cold]
@@ -46,6 +49,10 @@ impl Pool {
         let _current = Current::enter(self.gpu.context.cu_ctx())?;
         let _relaxed = Relaxed::enter();
         self.gpu.bury();
+        // Graphs of the caller's that are gone may have held some of ours.
+        if let Some(address) = self.recycled(size) {
+            return Ok(address);
+        }
         // SAFETY: the context is current; the address is freed at most once, by `trim` or after the pool is gone.
         if let Ok(address) = unsafe { result::malloc_sync(size) } {
             return Ok(address);

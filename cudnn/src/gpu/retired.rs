@@ -27,6 +27,7 @@ struct Waiting {
 #[derive(Default)]
 struct Busy {
     steps: Vec<Vec<Step<Arc<Kernel>>>>,
+    kernels: Vec<Arc<Kernel>>,
     blocks: Vec<u64>,
     /// Streams that nobody uses any more, whose work may not be done.
     streams: Vec<Arc<CudaStream>>,
@@ -34,11 +35,12 @@ struct Busy {
 
 impl Busy {
     fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.blocks.is_empty() && self.streams.is_empty()
+        self.steps.is_empty() && self.kernels.is_empty() && self.blocks.is_empty() && self.streams.is_empty()
     }
 
     fn extend(&mut self, other: Busy) {
         self.steps.extend(other.steps);
+        self.kernels.extend(other.kernels);
         self.blocks.extend(other.blocks);
         self.streams.extend(other.streams);
     }
@@ -47,12 +49,13 @@ impl Busy {
 impl fmt::Debug for Retired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = self.lock();
-        let Busy { steps, blocks, streams } = &waiting.busy;
+        let Busy { steps, kernels, blocks, streams } = &waiting.busy;
         write!(
             f,
-            "Retired({} objects, {} plans, {} blocks, {} streams)",
+            "Retired({} objects, {} plans, {} kernels, {} blocks, {} streams)",
             waiting.kept.len(),
             steps.len(),
+            kernels.len(),
             blocks.len(),
             streams.len()
         )
@@ -67,6 +70,11 @@ impl Retired {
     /// To be dropped.
     pub(super) fn keep(&self, what: Box<dyn Send>) {
         self.lock().kept.push(what);
+    }
+
+    /// Kernels that nobody launches any more.
+    pub(super) fn kernels(&self, kernels: impl IntoIterator<Item = Arc<Kernel>>) {
+        self.lock().busy.kernels.extend(kernels);
     }
 
     /// Memory that nobody holds any more.
@@ -114,6 +122,8 @@ impl Gpu {
             // SAFETY: the block is in no buffer, and what used it has run. A failure leaves it allocated.
             let _ = unsafe { result::free_sync(address) };
         }
+        // While the context is current.
+        drop((busy.steps, busy.kernels, busy.streams));
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! A GPU with a stream: what a `Device` holds.
 
-use super::capture::{self, Capture};
+use super::capture::{self, Capture, Relaxed};
 use super::order::OtherStreams;
 use super::pool::Pool;
 use super::{CudaExecutable, Gpu, graph, kernels};
@@ -39,7 +39,7 @@ impl GpuStream {
 
     /// A new stream that no device has.
     pub(super) fn apart(gpu: &'static Gpu) -> Result<Self> {
-        let _unchanged = Current::unchanged();
+        let (_unchanged, _relaxed) = (Current::unchanged(), Relaxed::enter());
         let stream = gpu.context.new_stream().map_err(|e| cuda("making a stream", e))?;
         Ok(Self::new(gpu, stream))
     }
@@ -98,6 +98,9 @@ impl GpuStream {
     ) -> Result<()> {
         let (graph, group) = jit::copy_graph(dims, strides, to, source, dtype)?;
         let (kernel, _) = kernels::of_group(self.gpu, &graph, &group, &Known::default())?;
+        if let Some(capture) = Capture::of(self.stream.cu_stream())? {
+            capture.keep(self.gpu, Arc::clone(&kernel))?;
+        }
         let output = graph.outputs()[0];
         kernel.run(self, &|v| if v == output { target } else { from }, 0, &[])
     }
@@ -137,7 +140,7 @@ impl Accelerator for GpuStream {
             "a copy from the host would be read again by each replay; make the tensor before",
         )?;
         let buffer = self.pool.alloc(bytes.len())?;
-        let _current = self.enter()?;
+        let (_current, _relaxed) = (self.enter()?, Relaxed::enter());
         // SAFETY: the buffer is at least as long; the driver has read pageable memory when the call returns.
         unsafe { result::memcpy_htod_async(buffer.address, bytes, self.stream.cu_stream()) }
             .map_err(|e| cuda("copying to the GPU", e))?;
@@ -146,7 +149,7 @@ impl Accelerator for GpuStream {
 
     fn download(&self, buffer: &dyn DeviceBuffer, offset: usize, out: &mut [u8]) -> Result<()> {
         capture::none(self.stream.cu_stream(), "there are no values to be read before its replay")?;
-        let _current = self.enter()?;
+        let (_current, _relaxed) = (self.enter()?, Relaxed::enter());
         let from = buffer.address() + offset as u64;
         // SAFETY: the caller reads within the buffer, which is alive; `out` is not looked at before the stream was waited for.
         unsafe { result::memcpy_dtoh_async(out, from, self.stream.cu_stream()) }
@@ -190,7 +193,7 @@ impl Accelerator for GpuStream {
 
     fn synchronize(&self) -> Result<()> {
         capture::none(self.stream.cu_stream(), "nothing of it runs before its replay")?;
-        let _current = self.enter()?;
+        let (_current, _relaxed) = (self.enter()?, Relaxed::enter());
         // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream.cu_stream()) }.map_err(|e| cuda("waiting for the GPU", e))
     }
