@@ -168,3 +168,26 @@ fn matrix_products_compile() {
         }
     }
 }
+
+/// Pointwise kernels walk over any number of elements; a reduction takes a block a result, of which a launch has fewer than 2³¹.
+#[test]
+fn a_launch_has_no_more_blocks_than_there_are() {
+    let launched = |results: i64| {
+        let mut g = Graph::new("sums");
+        let dims = Dims::new(&[results, 512]).unwrap();
+        let x = g.add_input("x", DType::I8, dims, dims.contiguous_strides());
+        let sum = ReduceAttrs { mode: ReduceMode::Sum, axes: 0b10, keepdim: false };
+        let y = g.add_node(Op::Reduce(sum), &[x], SourceLoc::NONE).unwrap();
+        g.set_outputs([y]);
+        let nodes: Vec<_> = g.nodes().map(|(id, _)| id).collect();
+        generate(&g, &group_of(&g, GroupKind::Kernel, &nodes))
+    };
+    assert_eq!(launched((1 << 31) - 1).unwrap().launches[0].grid, i32::MAX as u32);
+    for results in [1 << 31, (1 << 32) + 1] {
+        let error = launched(results).unwrap_err();
+        assert!(
+            error.kind() == fused_graph_core::ErrorKind::Unsupported && error.message().contains("`sums`"),
+            "{error}"
+        );
+    }
+}

@@ -138,5 +138,5 @@ fn write_kernel(
         "      for (u32 i = 0; i < {each}u; i++) for (u32 j = 0; j < {each}u; j++) acc[i][j] = fma(x[i], y[j], acc[i][j]);"
     );
     let _ = writeln!(code, "    }}\n    __syncthreads();\n  }}\n{end}}}");
-    source.launches.push(Launch { entry, arguments: e.arguments.clone(), grid: blocks as u32 });
+    source.launches.push(Launch { entry, arguments: e.arguments.clone(), grid: super::blocks(blocks) });
 }

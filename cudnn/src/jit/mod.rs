@@ -66,6 +66,22 @@ pub struct Source {
 
 /// Writes the kernels of a group whose core operation, if it has one, works on rows.
 pub fn generate(graph: &Graph, group: &Group) -> Result<Source> {
+    const MOST_BLOCKS: u32 = i32::MAX as u32;
+    let source = written(graph, group)?;
+    match source.launches.iter().all(|launch| launch.grid <= MOST_BLOCKS) {
+        true => Ok(source),
+        false => {
+            Err(Error::unsupported(format!("`{}` has more rows or results than a launch has blocks", graph.name())))
+        }
+    }
+}
+
+/// Blocks of a launch; what does not fit is more than any launch has.
+fn blocks(n: impl TryInto<u32>) -> u32 {
+    n.try_into().unwrap_or(u32::MAX)
+}
+
+fn written(graph: &Graph, group: &Group) -> Result<Source> {
     let mut source = Source { code: include_str!("preamble.cu").to_owned(), launches: Vec::new(), scratch: 0 };
     if let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| does(&n.op)) {
         rows::generate(&mut source, graph, group, core)?;
@@ -168,7 +184,7 @@ fn reduction(source: &mut Source, graph: &Graph, group: &Group, output: ValueId)
     if split > 1 {
         arguments.push(Argument::Scratch);
     }
-    source.launches.push(Launch { entry: first, arguments, grid: (results * split) as u32 });
+    source.launches.push(Launch { entry: first, arguments, grid: blocks(results * split) });
     if split > 1 {
         second_stage(
             source,
@@ -212,7 +228,7 @@ fn second_stage(
     let _ = writeln!(code, "  if (threadIdx.x == 0) {{ a = shared[0]; {target}[{place}] = {stored}; }}\n}}");
     source.scratch = source.scratch.max((results * split * 8) as u64);
     let arguments = vec![Argument::Write(output), Argument::Scratch];
-    source.launches.push(Launch { entry, arguments, grid: results as u32 });
+    source.launches.push(Launch { entry, arguments, grid: blocks(results) });
 }
 
 /// Combines `a` of the threads of a block into `shared[0]`.

@@ -112,8 +112,7 @@ pub(super) fn generate(source: &mut Source, graph: &Graph, group: &Group, core: 
     code.push_str(&row.first());
     code.push_str(&body);
     code.push_str("}\n");
-    let grid = rows.div_ceil(per_block);
-    let grid = u32::try_from(grid).map_err(|_| Error::unsupported(format!("{rows} rows are more than a grid has")))?;
+    let grid = super::blocks(rows.div_ceil(per_block));
     source.launches.push(Launch { entry, arguments: e.arguments.clone(), grid });
     Ok(())
 }
