@@ -140,6 +140,10 @@ pub trait Executable: Send + Sync + Debug {
     fn compiled(&self) -> usize {
         1
     }
+    /// Kernels that serve other sizes too, and how many of them were there before.
+    fn shared(&self) -> (usize, usize) {
+        (0, 0)
+    }
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
 }

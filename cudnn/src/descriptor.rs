@@ -179,6 +179,18 @@ impl Descriptor {
         Ok(parts)
     }
 
+    /// Asks an attribute about another descriptor, which is only read: the number that comes back.
+    pub(crate) fn query(&self, name: AttributeName, about: &Descriptor) -> Result<i64> {
+        let mut count = 0i64;
+        let mut raw = about.raw;
+        // SAFETY: one finalized descriptor is handed over, and there is room for one.
+        let status = unsafe {
+            let (kind, to) = (AttributeType::BACKEND_DESCRIPTOR, (&raw mut raw).cast());
+            (self.api.backend_get_attribute)(self.raw, name, kind, 1, &mut count, to)
+        };
+        if status.is_success() { Ok(count) } else { Err(failure(self.api, status, &format!("reading {name}"))) }
+    }
+
     /// For calls that take descriptors themselves.
     pub(crate) fn raw(&self) -> sys::Descriptor {
         self.raw
@@ -206,12 +218,23 @@ pub(crate) mod fingerprint {
     use std::ffi::c_void;
 
     thread_local! {
-        static HASH: Cell<Option<u64>> = const { Cell::new(None) };
+        static HASH: Cell<Option<Fingerprint>> = const { Cell::new(None) };
     }
 
+    /// Of some operations.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub(crate) struct Fingerprint {
+        /// Of all that was written.
+        pub(crate) whole: u64,
+        /// The same but for the sizes: of graphs that can share kernels.
+        pub(crate) topology: u64,
+    }
+
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+
     /// Runs `f`, and gives the fingerprint of all that it wrote.
-    pub(crate) fn of<R>(f: impl FnOnce() -> R) -> (R, u64) {
-        let outer = HASH.replace(Some(0xcbf2_9ce4_8422_2325));
+    pub(crate) fn of<R>(f: impl FnOnce() -> R) -> (R, Fingerprint) {
+        let outer = HASH.replace(Some(Fingerprint { whole: START, topology: START }));
         let result = f();
         (result, HASH.replace(outer).unwrap_or_default())
     }
@@ -232,8 +255,11 @@ pub(crate) mod fingerprint {
         };
         // SAFETY: the caller gives `count` elements of this attribute type, which have this size.
         let bytes = unsafe { std::slice::from_raw_parts(values.cast::<u8>(), count * size) };
-        let hash = mix(mix(hash, &name.0.to_le_bytes()), &(count as u64).to_le_bytes());
-        HASH.set(Some(mix(hash, bytes)));
+        let with =
+            |hash: u64, bytes: &[u8]| mix(mix(mix(hash, &name.0.to_le_bytes()), &(count as u64).to_le_bytes()), bytes);
+        let sizes = matches!(name, AttributeName::TENSOR_DIMENSIONS | AttributeName::TENSOR_STRIDES);
+        let topology = with(hash.topology, if sizes { &[] } else { bytes });
+        HASH.set(Some(Fingerprint { whole: with(hash.whole, bytes), topology }));
     }
 }
 

@@ -67,6 +67,8 @@ struct Counters {
     calls: AtomicU64,
     built: AtomicU64,
     loaded: AtomicU64,
+    shared: AtomicU64,
+    reused: AtomicU64,
     failed: AtomicU64,
     evicted: AtomicU64,
     build_micros: AtomicU64,
@@ -84,6 +86,8 @@ impl Site {
                 calls: AtomicU64::new(0),
                 built: AtomicU64::new(0),
                 loaded: AtomicU64::new(0),
+                shared: AtomicU64::new(0),
+                reused: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 evicted: AtomicU64::new(0),
                 build_micros: AtomicU64::new(0),
@@ -133,6 +137,9 @@ impl Site {
                     let counter =
                         if entry.source == PlanSource::Built { &self.counters.built } else { &self.counters.loaded };
                     counter.fetch_add(1, Relaxed);
+                    let (shared, reused) = entry.executable.shared();
+                    self.counters.shared.fetch_add(shared as u64, Relaxed);
+                    self.counters.reused.fetch_add(reused as u64, Relaxed);
                     self.counters.build_micros.fetch_add(entry.build.as_micros() as u64, Relaxed);
                     Ok(Ok(Arc::new(entry)))
                 }
@@ -235,6 +242,8 @@ impl Site {
             calls,
             plans_built: built,
             plans_loaded: c.loaded.load(Relaxed),
+            kernels_shared: c.shared.load(Relaxed),
+            kernels_reused: c.reused.load(Relaxed),
             builds_failed: failed,
             plans_in_memory: in_memory as u64,
             evicted: c.evicted.load(Relaxed),
@@ -255,6 +264,10 @@ pub struct Stats {
     pub plans_built: u64,
     /// Plans that came from the store on disk or from loaded bytes, without compiling.
     pub plans_loaded: u64,
+    /// Kernels that were built with `dynamic_shapes`, to serve other sizes too.
+    pub kernels_shared: u64,
+    /// Those of them that were compiled for another size before.
+    pub kernels_reused: u64,
     /// Builds that failed.
     pub builds_failed: u64,
     /// Plans kept at this moment.
@@ -274,18 +287,15 @@ impl Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} calls, {} hits, {} plans built and {} loaded in {:.1} ms, {} in memory, {} evicted, {} failed",
-            self.function,
-            self.calls,
-            self.hits(),
-            self.plans_built,
-            self.plans_loaded,
-            self.build_ms,
-            self.plans_in_memory,
-            self.evicted,
-            self.builds_failed
-        )
+        let Stats { function, calls, plans_built, plans_loaded, build_ms, .. } = self;
+        write!(f, "{function}: {calls} calls, {} hits, {plans_built} plans built", self.hits())?;
+        if *plans_loaded > 0 {
+            write!(f, " and {plans_loaded} loaded")?;
+        }
+        write!(f, " in {build_ms:.1} ms")?;
+        if self.kernels_shared > 0 {
+            write!(f, " ({} of {} kernels were there for another size)", self.kernels_reused, self.kernels_shared)?;
+        }
+        write!(f, ", {} in memory, {} evicted, {} failed", self.plans_in_memory, self.evicted, self.builds_failed)
     }
 }

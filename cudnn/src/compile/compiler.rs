@@ -5,7 +5,7 @@ use super::program::expanded;
 use super::{Program, Step};
 use crate::jit;
 use crate::lower::Refusal;
-use crate::plan::{self, Answer, Known, StoredPlan};
+use crate::plan::{self, Answer, KernelCaches, Known, StoredPlan};
 use fused_graph_core::fuse::{self, Group, GroupKind, Partition};
 use fused_graph_core::ir::{Graph, NodeId, Op, SourceLoc, ValueId};
 use fused_graph_core::layout::Dims;
@@ -25,6 +25,7 @@ enum NotBuilt {
 pub(super) struct Compiler<'a, J> {
     pub(super) cx: Lowerer<'a>,
     known: &'a Known,
+    caches: &'a KernelCaches,
     fallback: Fallback<'a, J>,
     /// Kernels round cores that are finished.
     built: Vec<(Group, Vec<Step<J>>)>,
@@ -33,8 +34,8 @@ pub(super) struct Compiler<'a, J> {
 }
 
 impl<'a, J> Compiler<'a, J> {
-    pub(super) fn new(cx: Lowerer<'a>, known: &'a Known, fallback: Fallback<'a, J>) -> Self {
-        Compiler { cx, known, fallback, built: Vec::new(), refused: Vec::new() }
+    pub(super) fn new(cx: Lowerer<'a>, known: &'a Known, caches: &'a KernelCaches, fallback: Fallback<'a, J>) -> Self {
+        Compiler { cx, known, caches, fallback, built: Vec::new(), refused: Vec::new() }
     }
 
     fn graph(&self) -> &'a Graph {
@@ -175,7 +176,9 @@ impl<'a, J> Compiler<'a, J> {
         if self.cx.exact_matmul(group) {
             return self.own_core(group);
         }
-        let (lowered, copies) = self.cx.lower(group, stored.map_or(0, |s| s.form))?;
+        // A plan from bytes says itself whether it was built so.
+        let dynamic = stored.map_or(self.cx.request.options.dynamic_shapes, |s| s.dynamic);
+        let (lowered, copies) = self.cx.lower(group, stored.map_or(0, |s| s.form), dynamic)?;
         let mut steps = Vec::new();
         for (value, copy) in &copies {
             let Copied { dims, strides, reason } = copy.clone();
@@ -191,7 +194,19 @@ impl<'a, J> Compiler<'a, J> {
                     return self.one_kernel(group, None);
                 }
             },
-            None => plan::build(self.cx.api, self.cx.target, lowered, &self.cx.wanted(group, &copies))?,
+            None => {
+                let wanted = self.cx.wanted(group, &copies);
+                let (api, target) = (self.cx.api, self.cx.target);
+                let shared = dynamic.then(|| self.caches.get(api, self.graph().name(), &lowered)).transpose()?;
+                match plan::build(api, target, lowered, &wanted, shared.as_ref()) {
+                    // No engine that takes any size: one for this size.
+                    Err(Refusal::Unsupported(_)) if dynamic => {
+                        let (lowered, _) = self.cx.lower(group, 0, false)?;
+                        plan::build(api, target, lowered, &wanted, None)?
+                    }
+                    other => other?,
+                }
+            }
         };
         steps.push(Step::Cudnn { group: group.clone(), plan });
         Ok(steps)

@@ -31,7 +31,7 @@ pub(crate) struct Lowerer<'a> {
 
 impl<'a> Lowerer<'a> {
     /// The operation graph of a group in one of its forms, and the copies of operands that it reads.
-    pub(crate) fn lower(&self, group: &Group, form: u8) -> Result<(Lowered, Copies), Refusal> {
+    pub(crate) fn lower(&self, group: &Group, form: u8, dynamic: bool) -> Result<(Lowered, Copies), Refusal> {
         let forms;
         let graph: &Graph = match form {
             0 => self.request.graph,
@@ -48,7 +48,7 @@ impl<'a> Lowerer<'a> {
                 _ => 256,
             };
             let layouts = copies.iter().map(|(v, c)| (*v, (c.dims, c.strides))).collect();
-            let memory = Memory { alignment: &alignment, copies: &layouts };
+            let memory = Memory { alignment: &alignment, copies: &layouts, dynamic };
             match lower::lower(self.api, self.target, graph, group, &memory) {
                 Ok(lowered) => return Ok((lowered, copies)),
                 Err(Refusal::Layout { value, reason }) if !copies.iter().any(|(v, _)| *v == value) => {

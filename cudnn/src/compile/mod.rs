@@ -12,7 +12,7 @@ pub use program::{Program, Step};
 
 use crate::jit;
 use crate::lower::Refusal;
-use crate::plan::Known;
+use crate::plan::{KernelCaches, Known};
 use crate::target::Target;
 use compiler::Compiler;
 use cudnn_sys::Api;
@@ -27,6 +27,7 @@ pub(crate) fn compile<J>(
     target: &Target,
     request: &CompileRequest<'_>,
     known: &Known,
+    caches: &KernelCaches,
     fallback: Fallback<'_, J>,
 ) -> Result<Program<J>> {
     let graph = request.graph;
@@ -34,7 +35,7 @@ pub(crate) fn compile<J>(
     let cudnn = version.major * 10_000 + version.minor * 100 + version.patch;
     let rules = RuleTarget::gpu(target.sm(), cudnn).aligned(request.alignments);
     fuse::check_supported(graph, &rules)?;
-    let mut compiler = Compiler::new(Lowerer { api, target, request }, known, fallback);
+    let mut compiler = Compiler::new(Lowerer { api, target, request }, known, caches, fallback);
     let mut partition = fuse::partition(graph, &rules);
     while let Some(next) = compiler.build_cores(&partition)? {
         partition = next;
@@ -47,8 +48,8 @@ pub fn refusals_for(gpu: &str, request: &CompileRequest<'_>, group: &Group) -> R
     let api = crate::library::Library::for_planning()?.api();
     let target = Target::of(api, gpu)?;
     let mut none = |_: &Graph, _: &Group| Ok(());
-    let known = Known::default();
-    let mut compiler = Compiler::new(Lowerer { api, target: &target, request }, &known, &mut none);
+    let (known, caches) = (Known::default(), KernelCaches::default());
+    let mut compiler = Compiler::new(Lowerer { api, target: &target, request }, &known, &caches, &mut none);
     match compiler.one_kernel(group, None) {
         Ok(_) => Ok(Vec::new()),
         Err(Refusal::Failed(error)) => Err(error),
@@ -73,7 +74,8 @@ pub fn bake(gpu: &str, request: &CompileRequest<'_>) -> Result<Program<Compiled>
         };
         Ok((source, code))
     };
-    compile(api, &target, request, &known, &mut own).map_err(|e: Error| e.context(format!("for {gpu}")))
+    compile(api, &target, request, &known, &KernelCaches::default(), &mut own)
+        .map_err(|e: Error| e.context(format!("for {gpu}")))
 }
 
 /// What a plan that [`bake`] makes for a GPU is stored under, with the cuDNN that is loaded.
@@ -92,8 +94,14 @@ impl Program<Compiled> {
 ///
 /// `gpu` is a name of the built-in table (`h200`, `a100`, `rtx4090`, `b200`) or device properties as cuDNN serializes them.
 pub fn compile_for(gpu: &str, request: &CompileRequest<'_>) -> Result<Program<()>> {
+    compile_with(gpu, request, &KernelCaches::default())
+}
+
+/// The same with kernels that plans for other sizes share ([`Options::dynamic_shapes`](fused_graph_core::backend::Options)).
+pub fn compile_with(gpu: &str, request: &CompileRequest<'_>, caches: &KernelCaches) -> Result<Program<()>> {
     let api = crate::library::Library::for_planning()?.api();
     let target = Target::of(api, gpu)?;
     let known = Known::default();
-    compile(api, &target, request, &known, &mut |_, _| Ok(())).map_err(|e: Error| e.context(format!("for {gpu}")))
+    compile(api, &target, request, &known, caches, &mut |_, _| Ok(()))
+        .map_err(|e: Error| e.context(format!("for {gpu}")))
 }

@@ -133,6 +133,15 @@ impl<J> Program<J> {
         self.steps.iter().filter(|s| matches!(s, Step::Cudnn { plan, .. } if !plan.loaded)).count()
     }
 
+    /// Plans that were built with kernels that other sizes share, and how many of them found theirs there.
+    pub fn shared(&self) -> (usize, usize) {
+        let plans = self.steps.iter().filter_map(|s| match s {
+            Step::Cudnn { plan, .. } => plan.shared,
+            _ => None,
+        });
+        plans.fold((0, 0), |(used, found), there| (used + 1, found + there as usize))
+    }
+
     /// Cuts in words.
     pub fn cut_texts(&self) -> Vec<(String, String)> {
         report::cuts(&self.graph, &self.cuts)
@@ -146,7 +155,15 @@ fn of_plan(plan: &KernelPlan, of_graph: KernelReport) -> KernelReport {
         workspace: plan.workspace,
         build_ms: plan.build_ms,
         refused: plan.refused.clone(),
-        notes: plan.notes.clone(),
+        notes: notes(plan),
         ..of_graph
     }
+}
+
+fn notes(plan: &KernelPlan) -> Vec<String> {
+    let shared = plan.shared.map(|there| match there {
+        true => "its kernel was compiled for another size".to_owned(),
+        false => "its kernel serves other sizes too".to_owned(),
+    });
+    plan.notes.iter().cloned().chain(shared).collect()
 }

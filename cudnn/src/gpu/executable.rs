@@ -97,7 +97,7 @@ impl CudaExecutable {
             compiled += now as usize;
             Ok(kernel)
         };
-        let program = compile::compile(gpu.library.api(), &target, request, &known, &mut own)?;
+        let program = compile::compile(gpu.library.api(), &target, request, &known, &gpu.caches, &mut own)?;
         let graph = request.graph;
         let results: Vec<MemRef> = graph.outputs().iter().map(|&v| fuse::resolve(graph, v)).collect();
         let mut written: Vec<ValueId> = results.iter().map(|r| r.base).collect();
@@ -385,6 +385,10 @@ impl Executable for CudaExecutable {
 
     fn compiled(&self) -> usize {
         self.compiled
+    }
+
+    fn shared(&self) -> (usize, usize) {
+        self.program.shared()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -23,6 +23,7 @@ pub use stream::GpuStream;
 use crate::context::Current;
 use crate::error::cuda;
 use crate::library::{Library, driver_present};
+use crate::plan::KernelCaches;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use fused_graph_core::{Device, Error, Result};
 use kernels::Kernels;
@@ -41,6 +42,8 @@ pub struct Gpu {
     rates: Rates,
     description: String,
     kernels: Kernels,
+    /// Of functions with `dynamic_shapes`.
+    caches: KernelCaches,
     /// Handles that threads left behind when they ended.
     handles: Mutex<Vec<handle::Raw>>,
     /// The stream of `Device::cuda`.
@@ -110,7 +113,7 @@ impl Gpu {
             .map_err(|e| cuda("asking for the number of multiprocessors", e))?;
         let description = format!("{name} (sm_{sm}, {multiprocessors} SMs), cuDNN {}", library.version());
         let rates = Rates::read(&context, multiprocessors as u32);
-        let kernels = Kernels::default();
+        let (kernels, caches) = (Kernels::default(), KernelCaches::default());
         let (handles, first, recorder) = (Mutex::new(Vec::new()), OnceCell::new(), Mutex::new(None));
         let (streams, retired) = (Mutex::default(), Retired::default());
         Ok(Gpu {
@@ -122,6 +125,7 @@ impl Gpu {
             rates,
             description,
             kernels,
+            caches,
             handles,
             first,
             streams,

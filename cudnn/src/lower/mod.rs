@@ -80,6 +80,8 @@ pub(crate) struct Lowered {
     pub(crate) bindings: Vec<Binding>,
     /// What was written to make it: see [`fingerprint`].
     pub(crate) fingerprint: u64,
+    /// The same but for the sizes.
+    pub(crate) topology: u64,
 }
 
 /// What lowering needs to know of memory.
@@ -88,6 +90,8 @@ pub(crate) struct Memory<'a> {
     pub(crate) alignment: &'a dyn Fn(ValueId) -> u32,
     /// Operands of which a dense copy is made first, with the dims and strides of the copy.
     pub(crate) copies: &'a HashMap<ValueId, (Dims, Dims)>,
+    /// Plans for other sizes are to share its kernels.
+    pub(crate) dynamic: bool,
 }
 
 /// Lowers a group that has a core operation.
@@ -115,12 +119,15 @@ pub(crate) fn lower(
     let ops: Vec<&Descriptor> = cx.operations.iter().collect();
     let graph = Descriptor::build(api, DescriptorType::OPERATIONGRAPH, |d| {
         d.set_descriptors(AttributeName::OPERATIONGRAPH_OPS, &ops)?;
+        if memory.dynamic {
+            d.set(AttributeName::OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, &[true])?;
+        }
         match target.handle() {
             Some(handle) => d.set(AttributeName::OPERATIONGRAPH_HANDLE, &[HandleAttribute(handle)]),
             None => Ok(()),
         }
     })?;
-    Ok(Lowered { graph, bindings: cx.bindings, fingerprint })
+    Ok(Lowered { graph, bindings: cx.bindings, fingerprint: fingerprint.whole, topology: fingerprint.topology })
 }
 
 pub(crate) struct Lowering<'a> {

@@ -2,11 +2,13 @@
 
 mod choice;
 mod filter;
+mod kernel_cache;
 mod offer;
 mod stored;
 
 pub use choice::Choice;
 pub(crate) use filter::{Facts, Wanted};
+pub use kernel_cache::KernelCaches;
 pub(crate) use offer::{Offer, offers};
 pub use stored::{Answer, Known, KnownKernel, StoredPlan};
 
@@ -16,6 +18,8 @@ use crate::lower::{Binding, Lowered, Refusal};
 use crate::target::Target;
 use cudnn_sys::{Api, AttributeName, AttributeType, DescriptorType};
 use fused_graph_core::{Error, Result};
+use kernel_cache::{KernelCache, Shared};
+use std::sync::PoisonError;
 use std::time::Instant;
 
 /// A plan that builds, with what it needs at launch.
@@ -37,6 +41,8 @@ pub struct KernelPlan {
     pub refused: Vec<String>,
     /// The order of its operations: see [`fuse::forms`](fused_graph_core::fuse::forms).
     pub form: u8,
+    /// Built with kernels that other sizes share; true if its kernel was there already.
+    pub shared: Option<bool>,
     /// Of the operation graph it was built from.
     pub(crate) fingerprint: u64,
     /// Whether it was made from bytes, without compiling.
@@ -58,15 +64,21 @@ pub(crate) fn build(
     target: &Target,
     lowered: Lowered,
     wanted: &Wanted<'_>,
+    shared: Option<&KernelCache>,
 ) -> Result<KernelPlan, Refusal> {
     let start = Instant::now();
-    let (found, messages) = log::collect(api, || search(api, target, &lowered, wanted));
+    let mut shared = shared.map(|cache| cache.lock().unwrap_or_else(PoisonError::into_inner));
+    let (found, messages) = log::collect(api, || search(api, target, &lowered, wanted, shared.as_deref()));
     let refusals = messages.iter().flat_map(|m| m.refusals()).collect();
     let mut reasons: Vec<String> = log::distinct(refusals).iter().map(|(r, _)| r.to_string()).collect();
     match found {
-        Ok((descriptor, offer)) => {
+        Ok((descriptor, offer, there)) => {
             let mut plan = of_offer(descriptor, &lowered, &offer, start)?;
             plan.refused = reasons;
+            plan.shared = shared.is_some().then_some(there);
+            if let Some(shared) = shared.as_mut().filter(|_| !there) {
+                shared.choices.push(plan.choice.clone());
+            }
             Ok(plan)
         }
         Err(own) => {
@@ -84,14 +96,19 @@ fn search(
     target: &Target,
     lowered: &Lowered,
     wanted: &Wanted<'_>,
-) -> Result<(Descriptor, Offer), Vec<String>> {
+    shared: Option<&Shared>,
+) -> Result<(Descriptor, Offer, bool), Vec<String>> {
     let mut reasons = Vec::new();
-    let attempt = |offer: Offer| match wanted.refuses(&offer) {
-        Some(reason) => Err(reason),
-        None => match finish(api, target, &offer) {
-            Ok(plan) => Ok((plan, offer)),
+    let there = |offer: &Offer| shared.is_some_and(|s| kernel_cache::holds(&s.cache, &offer.config));
+    let attempt = |offer: Offer| {
+        if let Some(reason) = wanted.refuses(&offer) {
+            return Err(reason);
+        }
+        let there = there(&offer);
+        match finish(api, target, &offer, shared.map(|s| &s.cache)) {
+            Ok(plan) => Ok((plan, offer, there)),
             Err(e) => Err(format!("{}: {}", offer.choice, e.message())),
-        },
+        }
     };
     if let Some(text) = wanted.options.engine {
         let by_hand = text.parse().and_then(|choice| {
@@ -99,6 +116,13 @@ fn search(
                 .map_err(|e| e.context(format!("`engine = {text:?}`")))
         });
         return by_hand.map_err(|e| vec![e.message().to_owned()]).and_then(|o| attempt(o).map_err(|e| vec![e]));
+    }
+    // A kernel that is there is worth more than the heuristic's favourite: that is what the option is for.
+    for choice in shared.iter().flat_map(|s| &s.choices) {
+        let offer = Offer::by_hand(api, target, &lowered.graph, choice, wanted.options.sm_count);
+        if let Some(Ok(found)) = offer.ok().filter(|offer| there(offer)).map(attempt) {
+            return Ok(found);
+        }
     }
     for mode in wanted.options.heuristics {
         match offers(api, target, &lowered.graph, *mode, wanted.options.sm_count) {
@@ -120,7 +144,7 @@ fn search(
 /// The plan of one offer.
 pub(crate) fn build_offer(api: &'static Api, target: &Target, lowered: &Lowered, offer: &Offer) -> Result<KernelPlan> {
     let start = Instant::now();
-    of_offer(finish(api, target, offer)?, lowered, offer, start)
+    of_offer(finish(api, target, offer, None)?, lowered, offer, start)
 }
 
 fn of_offer(descriptor: Descriptor, lowered: &Lowered, offer: &Offer, start: Instant) -> Result<KernelPlan> {
@@ -133,6 +157,7 @@ fn of_offer(descriptor: Descriptor, lowered: &Lowered, offer: &Offer, start: Ins
         build_ms: start.elapsed().as_secs_f64() * 1e3,
         refused: Vec::new(),
         form: 0,
+        shared: None,
         fingerprint: lowered.fingerprint,
         loaded: false,
     })
@@ -157,14 +182,18 @@ pub(crate) fn load(api: &'static Api, target: &Target, lowered: Lowered, stored:
         build_ms: start.elapsed().as_secs_f64() * 1e3,
         refused: stored.refused.clone(),
         form: stored.form,
+        shared: None,
         fingerprint: stored.fingerprint,
         loaded: true,
     })
 }
 
-fn finish(api: &'static Api, target: &Target, offer: &Offer) -> Result<Descriptor> {
+fn finish(api: &'static Api, target: &Target, offer: &Offer, shared: Option<&Descriptor>) -> Result<Descriptor> {
     Descriptor::build(api, DescriptorType::EXECUTION_PLAN, |d| {
         d.set_descriptors(AttributeName::EXECUTION_PLAN_ENGINE_CONFIG, &[&offer.config])?;
+        if let Some(cache) = shared {
+            d.set_descriptors(AttributeName::EXECUTION_PLAN_KERNEL_CACHE, &[cache])?;
+        }
         set_target(d, target)
     })
 }

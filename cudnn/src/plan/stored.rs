@@ -50,6 +50,8 @@ pub struct StoredPlan {
     pub refused: Vec<String>,
     /// The order of its operations: see [`fuse::forms`](fused_graph_core::fuse::forms).
     pub form: u8,
+    /// Whether its graph was one for any size.
+    pub dynamic: bool,
     /// Of the operation graph it was built from, as this version of the lowering writes it.
     pub fingerprint: u64,
     /// cuDNN's form.
@@ -92,6 +94,7 @@ impl StoredPlan {
             notes: plan.notes.clone(),
             refused: plan.refused.clone(),
             form: plan.form,
+            dynamic: plan.shared.is_some(),
             fingerprint: plan.fingerprint,
             json: plan.to_bytes()?,
         })

@@ -68,7 +68,7 @@ impl Search<'_> {
         let forms = 1 + fuse::forms(self.request.graph, self.group).len() as u8;
         let mut number = 0;
         for form in 0..forms {
-            let Ok((lowered, copies)) = cx.lower(self.group, form) else { continue };
+            let Ok((lowered, copies)) = cx.lower(self.group, form, false) else { continue };
             let wanted = cx.wanted(self.group, &copies);
             let mut seen = HashSet::new();
             for mode in [Heuristics::A, Heuristics::B, Heuristics::Fallback] {
