@@ -1,6 +1,6 @@
 //! Case 24: what is wrong with a machine or a function is told apart and named, on the way that a user takes. The libraries' other faults are in
 //! `cudnn/src/library/tests.rs`, with machines made of stand-ins; these are NVIDIA's files.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "cuda"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use fused_graph::prelude::*;

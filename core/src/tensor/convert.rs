@@ -58,7 +58,8 @@ impl Tensor {
         }
         room(&self.dims, self.dtype)?;
         let dense = self.dims.strides_like(&self.dims, &self.strides);
-        let source = if device.is_cpu() { self.copied(&dense, self.dtype)? } else { self.clone() };
+        let gather = device.is_cpu() && self.strides != dense;
+        let source = if gather { self.copied(&dense, self.dtype)? } else { self.clone() };
         let (data, offset, strides) = source.host_elements()?;
         let data = rearrange(&data, offset, &self.dims, &strides, &dense, self.dtype);
         Tensor::from_host(data, self.dims, dense, device)
