@@ -19,6 +19,7 @@ pub(crate) struct Current {
 impl Current {
     #[inline]
     pub(crate) fn enter(context: CUcontext) -> Result<Current> {
+        crate::gpu::exit::check();
         let mut previous = std::ptr::null_mut();
         // SAFETY: the driver is there, since a context exists; it writes one pointer.
         let code = unsafe { cuCtxGetCurrent(&mut previous) };

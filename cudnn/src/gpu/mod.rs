@@ -4,6 +4,7 @@ mod arena;
 mod bound;
 mod capture;
 mod executable;
+pub(crate) mod exit;
 mod graph;
 mod handle;
 mod kernels;
@@ -101,6 +102,7 @@ impl Gpu {
         let context = CudaContext::new(ordinal).map_err(|e| cuda(format!("opening GPU {ordinal}"), e))?;
         let gpu: &'static Gpu = Box::leak(Box::new(Self::describe(ordinal, context, library)?));
         open.push(gpu);
+        exit::watch();
         Ok(gpu)
     }
 

@@ -14,6 +14,10 @@ impl Lowering<'_> {
         if self.group.core.is_none_or(|c| self.graph.node(c).output != node.output) {
             return Ok(()); // a further result, which comes with the first
         }
+        if attrs.mode == NormMode::Rms && attrs.bias {
+            // Measured with 9.19 on an H200, F16, one row of four: β is left out of the first two elements.
+            return Err(unsupported("cuDNN's RMS norm adds β to a part of some rows only"));
+        }
         let x = node.inputs[0];
         let dims = self.graph.value(x).dims;
         let split = (0..dims.len()).find(|&a| attrs.normalises(a)).unwrap_or(0);

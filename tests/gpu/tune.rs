@@ -1,6 +1,4 @@
 //! Tuning on a GPU: candidates really timed, the winner serves, nothing of the caller's is touched, options mean what they say.
-#![cfg(feature = "cuda")]
-#![allow(clippy::unwrap_used)]
 
 use fused_graph::prelude::*;
 use fused_graph::tune::Outcome;

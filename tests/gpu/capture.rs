@@ -1,10 +1,6 @@
 //! Cases 5 and 34: functions inside a CUDA graph that the caller captures through cudarc. Bound calls are in `gpu_bind.rs`.
-#![cfg(feature = "cuda")]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::values;
+use crate::common::values;
 use fused_graph::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
 use fused_graph::cudarc::driver::{CudaContext, CudaGraph, CudaStream};
 use fused_graph::{Error, ErrorKind, prelude::*};
@@ -204,6 +200,7 @@ fn case_34_refusals() {
         never_called::clear();
         let own = Own::new();
         let (x, w) = (own.full(2.0), own.identity());
+        shifted::clear();
         drop(shifted(&x, 1.0).unwrap());
         let wide = Tensor::ones([64, 65], DType::F32, &own.dev).unwrap();
         own.begin(mode);

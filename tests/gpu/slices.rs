@@ -1,10 +1,6 @@
 //! Tensors over cudarc's slices and cudarc's views of tensors: nothing is copied, and the order of streams is kept.
-#![cfg(feature = "cuda")]
-#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::values;
+use crate::common::values;
 use fused_graph::cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceSlice, result, sys};
 use fused_graph::{ErrorKind, prelude::*};
 use std::ffi::{CString, c_void};
@@ -53,7 +49,7 @@ fn a_slice_becomes_a_tensor() {
     let m = odd.reshape([4, 4]).unwrap();
     let want: Vec<f64> =
         (0..16).map(|i| (0..4).map(|k| f64::from((1 + i / 4 * 4 + k) * (1 + k * 4 + i % 4))).sum()).collect();
-    common::close(&square(&m).unwrap(), &want);
+    crate::common::close(&square(&m).unwrap(), &want);
 }
 
 #[test]

@@ -1,10 +1,6 @@
 //! Plans that outlive a process, on a GPU: the store on disk, tuned choices, bundles, another cuDNN.
-#![cfg(feature = "cuda")]
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::stored;
+use crate::common::stored;
 use fused_graph::prelude::*;
 use std::process::Command;
 
@@ -66,7 +62,9 @@ fn process() {
 
 fn run(vars: &[(&str, &str)]) -> (Vec<f64>, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["process", "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env("FG_STORE_TEST", "1");
+    command
+        .args(["store::process", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env("FG_STORE_TEST", "1");
     command.env_remove("FUSED_GRAPH_BUNDLE").env_remove("FUSED_GRAPH_CACHE");
     command.envs(vars.iter().copied());
     let out = command.output().unwrap();

@@ -1,10 +1,6 @@
 //! Bound calls and CUDA graphs of them on a GPU: what `bind.rs` runs on the CPU, then allocations, streams and captures of the caller's.
-#![cfg(feature = "cuda")]
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{bind, close, values};
+use crate::common::{bind, close, values};
 use fused_graph::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use fused_graph::{ErrorKind, prelude::*};
 

@@ -1,11 +1,7 @@
 //! Cases 16 and 35: streams, threads and contexts on a GPU, and what is left when they end.
-#![cfg(feature = "cuda")]
-#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::threads::at_once;
-use common::values;
+use crate::common::threads::at_once;
+use crate::common::values;
 use fused_graph::cudarc::driver::{CudaContext, result, sys};
 use fused_graph::prelude::*;
 use fused_graph::{ErrorKind, Result};
@@ -344,7 +340,7 @@ fn leave() {
 fn case_35_exit() {
     for how in ["return", "exit", "worker", "thread ends", "still launching", "leaked"] {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["leave", "--exact", "--ignored", "--test-threads=1"])
+            .args(["streams::leave", "--exact", "--ignored", "--test-threads=1"])
             .env("FUSED_GRAPH_TEST_LEAVE", how)
             .output()
             .unwrap();

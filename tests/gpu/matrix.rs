@@ -1,10 +1,7 @@
 //! Every operation × element type × layout × odd sizes against the oracle, on a GPU. Outputs are poisoned first.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::matrix::{self, Case};
-use common::norms;
+use crate::common::matrix::{self, Case};
+use crate::common::norms;
 use fused_graph::prelude::*;
 
 fn all(make: fn(&Device) -> Vec<Case>) {

@@ -1,8 +1,6 @@
 //! Faults that people met doing this job, as tests on a GPU. `cases.rs` runs the same on the CPU.
 
-mod common;
-
-use common::{broadcasting, keys, order, threads};
+use crate::common::{broadcasting, keys, order, threads};
 use fused_graph::prelude::*;
 
 macro_rules! on_gpu {
