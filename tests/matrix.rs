@@ -4,7 +4,7 @@
 mod common;
 
 use common::matrix::{self, Case};
-use common::norms;
+use common::{attention, norms};
 use fused_graph::prelude::*;
 
 fn all(make: fn(&Device) -> Vec<Case>) {
@@ -43,4 +43,17 @@ fn epilogues() {
 fn norms_and_softmax() {
     all(norms::matrix);
     norms::known_values(&Device::CPU);
+}
+
+#[test]
+
+fn attentions() {
+    all(attention::matrix);
+}
+
+#[test]
+
+fn exact_attention() {
+    attention::exact_probes(&Device::CPU);
+    attention::scale_by_value(&Device::CPU);
 }

@@ -7,7 +7,7 @@
 //! 5. A value has as many strides as dims, at most eight, none negative, and reaches no further than memory can address.
 //! 6. Element type and dims of a result are those that inference gives.
 //! 7. No two elements of what an operation writes share a place (views may repeat).
-//! 8. Operands that a launch passes by value (ε) are host scalars, literals, or arithmetic of them.
+//! 8. Operands that a launch passes by value (ε, scale, softcap) are host scalars, literals, or arithmetic of them.
 //! 9. Results of the function are tensors, each there once.
 
 use crate::infer::infer;
@@ -106,9 +106,7 @@ fn operation(graph: &Graph, node: &Node, result: &Value, say: &mut impl FnMut(St
     if unsound || operands.len() < node.inputs.len() {
         return;
     }
-    if let Some(v) = node.op.by_value().and_then(|at| node.inputs.get(at))
-        && !by_value(graph, *v)
-    {
+    for v in node.op.by_value().filter_map(|at| node.inputs.get(at)).filter(|v| !by_value(graph, **v)) {
         say(format!("reads %{}, which is no scalar, by value", v.index()));
     }
     match infer(&node.op, &operands) {

@@ -108,3 +108,42 @@ fn equal_results_are_computed_once() {
     assert_eq!(g.outputs().len(), 2);
     assert!(matches!(g.node(g.producer(g.outputs()[1]).unwrap()).op, Op::Pointwise(..)));
 }
+
+#[test]
+fn mistakes_in_norms_and_attention_are_said() {
+    let (q, k) = (tensor(&[2, 4, 5, 8]), tensor(&[2, 3, 7, 8]));
+    let wide = tensor(&[2, 4, 7, 16]);
+    let gamma = tensor(&[5]);
+    let said = |tensors: &[&Tensor], body: fn(&[Expr]) -> Expr| {
+        let e = graph(tensors, body).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Shape | ErrorKind::Argument), "{e}");
+        e.message().to_owned()
+    };
+    let heads = said(&[&q, &k], |a| sdpa(a[0], a[1], a[1]));
+    assert!(heads.contains("the 4 query heads must be a multiple of the 3 heads of k"), "{heads}");
+    let width = said(&[&q, &wide], |a| sdpa(a[0], a[1], a[1]));
+    assert!(width.contains("q and k must be equally wide, and are 8 and 16"), "{width}");
+    let rank = said(&[&gamma], |a| sdpa(a[0], a[0], a[0]));
+    assert!(rank.contains("batch × heads × positions × width"), "{rank}");
+    let both = said(&[&q], |a| sdpa_with(a[0], a[0], a[0], SdpaOptions::new().causal(true).right_window(2)));
+    assert!(both.contains("causal = true"), "{both}");
+    let scale = said(&[&q], |a| sdpa_with(a[0], a[0], a[0], SdpaOptions::new().scale(a[0])));
+    assert!(scale.contains("scale and softcap are numbers or host scalars"), "{scale}");
+    let bias = said(&[&q, &gamma], |a| sdpa_with(a[0], a[0], a[0], SdpaOptions::new().bias(per_channel(a[1]))));
+    assert!(bias.contains("per_channel"), "{bias}");
+    let list = said(&[&q, &gamma], |a| sdpa_with(a[0], a[0], a[0], SdpaOptions::new().sink(a[1])));
+    assert!(list.contains("sink holds one f32 for each of the 4 query heads"), "{list}");
+    let last = said(&[&q, &gamma], |a| layer_norm(a[0], a[1], a[1]));
+    assert!(last.contains("gamma has the shape of the axes that are normalised"), "{last}");
+    let epsilon = said(&[&q, &gamma], |a| rms_norm_with(a[0], a[1], RmsNormOptions::new().epsilon(a[1])));
+    assert!(epsilon.contains("epsilon is a number"), "{epsilon}");
+    let axis = said(&[&q], |a| softmax(a[0], 4));
+    assert!(axis.contains("axis 4 is not an axis"), "{axis}");
+}
+
+#[test]
+fn a_mistake_in_an_operation_with_several_results_is_said_once() {
+    let q = tensor(&[2, 4, 5]);
+    let e = graph(&[&q], |a| sdpa_stats(a[0], a[0], a[0]).max).unwrap_err();
+    assert_eq!(e.message().lines().count(), 1, "{e}");
+}

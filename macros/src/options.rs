@@ -16,6 +16,19 @@ pub(crate) struct Operation {
 const CONV: &[&str] = &["bias", "scale", "residual", "padding", "stride", "dilation", "groups"];
 const LAYER_NORM: &[&str] = &["epsilon", "zero_centered"];
 const RMS_NORM: &[&str] = &["bias", "epsilon", "zero_centered"];
+const SDPA: &[&str] = &[
+    "scale",
+    "causal",
+    "left_window",
+    "right_window",
+    "bottom_right",
+    "softcap",
+    "bias",
+    "alibi_slopes",
+    "seq_len_q",
+    "seq_len_kv",
+    "sink",
+];
 const REDUCE: &[&str] = &["axes", "keepdim"];
 
 const fn operation(
@@ -51,6 +64,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation("layer_norm_stats", "LayerNormOptions", &["x", "gamma", "beta"], LAYER_NORM),
     operation("rms_norm", "RmsNormOptions", &["x", "gamma"], RMS_NORM),
     operation("rms_norm_stats", "RmsNormOptions", &["x", "gamma"], RMS_NORM),
+    operation("sdpa", "SdpaOptions", &["q", "k", "v"], SDPA),
+    operation("sdpa_stats", "SdpaOptions", &["q", "k", "v"], SDPA),
     operation("slice", "SliceOptions", &["x"], &["axis", "start", "end", "step"]),
 ];
 

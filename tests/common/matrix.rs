@@ -81,7 +81,7 @@ pub fn graph_of(
     build: impl FnOnce(&mut Graph, &[ValueId]) -> Result<Vec<ValueId>>,
 ) -> Result<Graph> {
     let mut g = Graph::new("case");
-    let names = ["x", "w", "b", "c"];
+    let names = ["x", "w", "b", "c", "d", "e", "f", "g"];
     let ids: Vec<ValueId> = tensors
         .iter()
         .zip(names)

@@ -1,6 +1,7 @@
 //! The field cases as functions of a device: `cases.rs` runs them on the CPU, `gpu_cases.rs` on a GPU.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod attention;
 pub mod bind;
 pub mod broadcasting;
 pub mod fake;

@@ -1,7 +1,7 @@
 //! Every operation × element type × layout × odd sizes against the oracle, on a GPU. Outputs are poisoned first.
 
 use crate::common::matrix::{self, Case};
-use crate::common::norms;
+use crate::common::{attention, norms};
 use fused_graph::prelude::*;
 
 fn all(make: fn(&Device) -> Vec<Case>) {
@@ -40,4 +40,17 @@ fn epilogues() {
 fn norms_and_softmax() {
     all(norms::matrix);
     norms::known_values(&Device::cuda(0).unwrap());
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn attentions() {
+    all(attention::matrix);
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn exact_attention() {
+    attention::exact_probes(&Device::cuda(0).unwrap());
+    attention::scale_by_value(&Device::cuda(0).unwrap());
 }

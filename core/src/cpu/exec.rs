@@ -1,5 +1,6 @@
 //! A compiled graph on the CPU.
 
+use super::attention::{self, Attention};
 use super::bound::CpuCall;
 use super::lower::{Core, Kernel, lower};
 use super::oracle;
@@ -45,12 +46,12 @@ fn check_room(graph: &Graph, group: &Group) -> Result<()> {
 }
 
 fn kernel(graph: &Graph, group: &Group) -> Result<Work> {
-    match group.core.map(|n| graph.node(n)) {
-        Some(core) if matches!(core.op, Op::Norm(_) | Op::Softmax(_)) => {
-            Ok(Work::Rows(Box::new(rows::lower(graph, group, core)?)))
-        }
-        _ => Ok(Work::Kernel(Box::new(lower(graph, group)?))),
-    }
+    let core = group.core.map(|n| graph.node(n));
+    Ok(match core.map(|n| (n, n.op)) {
+        Some((core, Op::Norm(_) | Op::Softmax(_))) => Work::Rows(Box::new(rows::lower(graph, group, core)?)),
+        Some((core, Op::Sdpa(attrs))) => Work::Attention(Box::new(attention::lower(graph, group, core, attrs))),
+        _ => Work::Kernel(Box::new(lower(graph, group)?)),
+    })
 }
 
 /// What a view that needs a copy looks at, and the view.
@@ -64,6 +65,7 @@ fn copied(graph: &Graph, group: &Group) -> Result<(MemRef, ValueId)> {
 enum Work {
     Kernel(Box<Kernel>),
     Rows(Box<Rows>),
+    Attention(Box<Attention>),
     Copy((MemRef, ValueId)),
 }
 
@@ -109,11 +111,13 @@ impl CpuExecutable {
     pub(super) fn execute(&self, launch: &Launch<'_>, spare: &mut Vec<HostData>) -> Result<Table> {
         let mut table = self.arguments(launch)?;
         let empty = HostData::Bool(Vec::new());
+        let scalar = |v: ValueId| oracle::scalar_value(&self.graph, v, launch.scalars);
         for step in &self.steps {
             let memory = |v: ValueId| -> Stored<'_> { table[v.index()].as_ref().map_or((&empty, 0), |(d, o)| (d, *o)) };
             let results = match &step.work {
                 Work::Kernel(kernel) => kernel.run(&memory, launch.scalars, spare),
-                Work::Rows(rows) => rows.run(&memory, &|v| oracle::scalar_value(&self.graph, v, launch.scalars), spare),
+                Work::Rows(rows) => rows.run(&memory, &scalar, spare),
+                Work::Attention(attention) => attention.run(&memory, &scalar, spare),
                 Work::Copy((seen, view)) => {
                     let v = self.graph.value(*view);
                     vec![(*view, copy(memory(seen.base), seen, &v.dims, &v.strides))]
@@ -208,6 +212,7 @@ impl CpuExecutable {
         match &step.work {
             Work::Copy(_) => report.engine = "strided copy".to_owned(),
             Work::Kernel(kernel) => self.describe(kernel, &mut report),
+            Work::Attention(_) => report.engine = "queries in blocks, keys in pieces".to_owned(),
             Work::Rows(rows) => {
                 report.engine = "row by row".to_owned();
                 rows.copied().for_each(|v| report.notes.push(self.brought(v)));

@@ -3,6 +3,7 @@
 //! A graph is divided into the same kernels as for cuDNN (`fuse`). Each runs as one pass over its elements on all threads: tiles of the core operation
 //! (`gemm`, by `conv` or `matmul`), and on each tile, while it is in cache, the pointwise `program` and the reductions that follow.
 
+mod attention;
 mod bound;
 mod conv;
 mod exec;
@@ -13,6 +14,7 @@ mod math;
 mod matmul;
 pub mod oracle;
 mod program;
+mod real;
 mod reduce;
 mod registers;
 mod rows;

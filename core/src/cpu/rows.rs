@@ -11,7 +11,7 @@ use crate::fuse::{Group, MemRef, resolve};
 use crate::ir::{Graph, Node, NormPart, Op, ValueId};
 use crate::layout::Dims;
 use crate::tensor::{HostData, HostSliceMut, for_each_row, rearrange};
-use arithmetic::{Parameters, Real, RowOp};
+use arithmetic::{Element, Parameters, RowOp};
 use rayon::prelude::*;
 
 /// Below this many elements threads cost more than they give.
@@ -95,7 +95,7 @@ pub(super) fn lower(graph: &Graph, group: &Group, core: &Node) -> Result<Rows> {
 }
 
 /// A value in memory repeated to larger dims.
-fn expanded(seen: &MemRef, dims: &Dims) -> MemRef {
+pub(super) fn expanded(seen: &MemRef, dims: &Dims) -> MemRef {
     let lead = dims.len() - seen.dims.len();
     let stride = |a: usize| if a < lead || seen.dims[a - lead] == 1 { 0 } else { seen.strides[a - lead] };
     MemRef { dims: *dims, strides: Dims::collect((0..dims.len()).map(stride)), ..*seen }

@@ -31,6 +31,7 @@ fn rules<'a>(
             Around::Matmul => matches!(around, Some(Op::Matmul)),
             Around::Norm => matches!(around, Some(Op::Norm(_))),
             Around::Softmax => matches!(around, Some(Op::Softmax(_))),
+            Around::Attention => matches!(around, Some(Op::Sdpa(_))),
         };
         core && r.part == part && r.on.holds(device)
     })
@@ -55,9 +56,14 @@ pub(super) fn in_front(w: &World<'_>, d: &Division, g: usize, p: &Prologue<'_>) 
 
 /// An error when `graph` has a core operation that no kernel of `target` can do, naming it, where it was written and the rule.
 pub fn check_supported(graph: &Graph, target: &RuleTarget<'_>) -> Result<()> {
-    for (id, node) in graph.nodes().filter(|(_, n)| n.op.is_core()) {
+    let live = World::new(graph, *target).runs;
+    for (id, node) in graph.nodes().filter(|(id, n)| n.op.is_core() && live.contains(id)) {
         let dtype = graph.value(node.inputs[0]).dtype;
-        let broken = |r: &&Rule| matches!(r.limit, Limit::NotCoreTypes(types) if types.contains(&dtype));
+        let broken = |r: &&Rule| match (r.limit, &node.op) {
+            (Limit::NotCoreTypes(types), _) => types.contains(&dtype),
+            (Limit::NotAttention(case), Op::Sdpa(attrs)) => super::attention::is(graph, node, attrs, case),
+            _ => false,
+        };
         if let Some(rule) = rules(Some(&node.op), Part::Core, target).find(broken) {
             let operands: Vec<String> = node.inputs.iter().map(|&v| graph.describe(v)).collect();
             return Err(Error::unsupported(format!(
@@ -110,6 +116,7 @@ impl Asked<'_> {
             },
             // Of the core itself, and of what comes in front of it.
             Limit::NotCoreTypes(_)
+            | Limit::NotAttention(_)
             | Limit::NoPrologue
             | Limit::PrologueModes(_)
             | Limit::PrologueLength(_)

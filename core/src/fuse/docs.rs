@@ -19,7 +19,7 @@ const INTRO: &str = "# What goes into one kernel
 
 <!-- Printed from the table in core/src/fuse/rules.rs. Do not edit: `FUSED_GRAPH_BLESS=1 cargo test -p fused-graph-core fusion_md` rewrites it. -->
 
-A traced function is divided into kernels round its core operations: convolutions, matrix products, normalisations, softmax. Each core takes the operations that follow it
+A traced function is divided into kernels round its core operations: convolutions, matrix products, normalisations, softmax, attention. Each core takes the operations that follow it
 as its *epilogue*: pointwise operations, also several results, and reductions at the exits. It takes pointwise operations in front of its operands as
 its *prologue*. What is left is grouped into kernels of pointwise operations and reductions.
 
@@ -44,6 +44,7 @@ fn around(rule: &Rule) -> &'static str {
         Around::Matmul => "matrix product",
         Around::Norm => "normalisation",
         Around::Softmax => "softmax",
+        Around::Attention => "attention",
     }
 }
 
@@ -63,9 +64,15 @@ fn on(rule: &Rule) -> String {
             (0, below) => format!("before sm_{below}"),
             (from, below) => format!("sm_{from} to before sm_{below}"),
         };
-        if s.cudnn_below != u32::MAX {
-            let _ = write!(text, " with cuDNN before {}.{}", s.cudnn_below / 10000, s.cudnn_below / 100 % 100);
-        }
+        let version = |v: u32| match v % 100 {
+            0 => format!("{}.{}", v / 10000, v / 100 % 100),
+            patch => format!("{}.{}.{patch}", v / 10000, v / 100 % 100),
+        };
+        let _ = match (s.cudnn_from, s.cudnn_below) {
+            (0, u32::MAX) => Ok(()),
+            (0, below) => write!(text, " with cuDNN before {}", version(below)),
+            (from, below) => write!(text, " with cuDNN {} to before {}", version(from), version(below)),
+        };
         text
     };
     spans.iter().map(span).collect::<Vec<_>>().join("; ")

@@ -3,6 +3,7 @@
 //! [`rules`] is the table of what may be fused, as data; [`partition`] divides a graph by it; [`recut`] takes a kernel apart that the backend
 //! refused. `docs/fusion.md` is printed from the table.
 
+mod attention;
 mod check;
 mod division;
 mod docs;

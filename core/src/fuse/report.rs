@@ -88,13 +88,16 @@ pub fn bytes_unfused(graph: &Graph, group: &Group) -> u64 {
         let node = graph.node(*n);
         let out = graph.value(node.output);
         let scalar = super::is_scalar(graph, node.output);
-        let moved = node.inputs.iter().map(|&v| read(graph, v)).sum::<u64>() + bytes_of(&out.dims, out.dtype);
+        // A further result of the core comes with it in any case.
+        let beside = node.op.part().is_some() && group.core != Some(*n);
+        let inputs = node.inputs.iter().filter(|_| !beside);
+        let moved = inputs.map(|&v| read(graph, v)).sum::<u64>() + bytes_of(&out.dims, out.dtype);
         if scalar { 0 } else { moved }
     };
     group.nodes.iter().map(one).sum()
 }
 
-/// Floating-point operations of a group's core: two for each multiplication with its addition.
+/// Floating-point operations of a group's core: two for each multiplication with its addition. Of an attention only what its band lets through counts.
 pub fn flops(graph: &Graph, group: &Group) -> u64 {
     let Some(node) = group.core.map(|n| graph.node(n)) else { return 0 };
     let dims = |i: usize| graph.value(node.inputs[i]).dims;
@@ -102,6 +105,11 @@ pub fn flops(graph: &Graph, group: &Group) -> u64 {
     let inner = match node.op {
         Op::Matmul => dims(0).last().copied().unwrap_or(0),
         Op::Conv(_) => dims(1)[1..].iter().product(),
+        Op::Sdpa(attrs) => {
+            let (q, keys) = (dims(0), dims(1)[2]);
+            let seen: i64 = (0..q[2]).map(|i| attrs.visible(i, q[2], keys)).map(|r| r.end - r.start).sum();
+            return 2 * (q[0] * q[1] * seen * (q[3] + dims(2)[3])) as u64;
+        }
         _ => 0,
     };
     2 * out * inner as u64

@@ -52,13 +52,20 @@ pub struct Span {
     pub sm_from: u32,
     /// … to below this one.
     pub sm_below: u32,
-    /// In cuDNN versions below this one.
+    /// In cuDNN versions from this one …
+    pub cudnn_from: u32,
+    /// … to below this one.
     pub cudnn_below: u32,
 }
 
 impl Span {
     const fn new(sm_from: u32, sm_below: u32, cudnn_below: u32) -> Span {
-        Span { sm_from, sm_below, cudnn_below }
+        Span { sm_from, sm_below, cudnn_from: 0, cudnn_below }
+    }
+
+    /// Every GPU with cuDNN in a range of versions.
+    const fn versions(cudnn_from: u32, cudnn_below: u32) -> Span {
+        Span { sm_from: 0, sm_below: ANY, cudnn_from, cudnn_below }
     }
 }
 
@@ -80,9 +87,9 @@ impl Where {
     pub fn holds(&self, device: RuleDevice) -> bool {
         match (self, device) {
             (Where::Everywhere, _) | (Where::Cpu, RuleDevice::Cpu) | (Where::Gpu, RuleDevice::Gpu { .. }) => true,
-            (Where::Gpus(spans), RuleDevice::Gpu { sm, cudnn }) => {
-                spans.iter().any(|s| (s.sm_from..s.sm_below).contains(&sm) && cudnn < s.cudnn_below)
-            }
+            (Where::Gpus(spans), RuleDevice::Gpu { sm, cudnn }) => spans
+                .iter()
+                .any(|s| (s.sm_from..s.sm_below).contains(&sm) && (s.cudnn_from..s.cudnn_below).contains(&cudnn)),
             _ => false,
         }
     }
@@ -103,6 +110,8 @@ pub enum Around {
     Norm,
     /// Those round a softmax.
     Softmax,
+    /// Those round an attention.
+    Attention,
 }
 
 /// The part of a kernel a rule speaks of.
@@ -194,6 +203,8 @@ pub enum Limit {
     FloatReduction,
     /// Reductions behind a grouped convolution.
     NoReductionOfGroups,
+    /// An attention of this kind.
+    NotAttention(AttentionCase),
     /// Core operands of these element types.
     NotCoreTypes(&'static [DType]),
     /// Any prologue.
@@ -214,6 +225,31 @@ pub enum Limit {
     PrologueAlignment(u32),
     /// A prologue result that anything but the core reads, or that is returned.
     PrologueStaysInside,
+}
+
+/// An attention that a rule refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionCase {
+    /// Any.
+    Any,
+    /// Without its output: only statistics.
+    StatisticsOnly,
+    /// Widths of q, k or v that are no multiple of this.
+    Width(i64),
+    /// Slopes where queries see keys behind themselves.
+    AlibiNotCausal,
+    /// The last query at the last key, with a bias or slopes.
+    BottomRightBias,
+    /// The last query at the last key and a right window, with more queries than keys and no lengths.
+    BottomRightMoreQueries,
+    /// A left window, with more queries than keys and no lengths.
+    LeftMoreQueries,
+    /// A left window and no right one, with more keys than this.
+    LeftOnlyKeys(i64),
+    /// One query, with a sink.
+    DecodeSink,
+    /// One query of grouped heads, with lengths and a band that depends on them.
+    DecodeBand,
 }
 
 /// One row of the table.
@@ -260,7 +296,7 @@ pub const RULES: &[Rule] = {
     const ONE: Form = Form::SCALAR;
     const FULL: Form = Form::FULL;
     &[
-        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one core operation: a convolution, matrix product, normalisation or softmax"),
+        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one core operation: a convolution, matrix product, normalisation, softmax or attention"),
         row("R02", Kernel, Around::Any, Where::Everywhere, Limit::ViewReadsMemory,
             "a view looks at memory: what it looks at is written first, and what reads the view runs in a later kernel"),
         row("R03", Kernel, Around::Any, Where::Everywhere, Limit::CopyAlone,
@@ -280,6 +316,8 @@ pub const RULES: &[Rule] = {
             "cuDNN fuses no operation in front of a layer norm or RMS norm, on any GPU"),
         row("R52", Epilogue, Around::Softmax, Where::Everywhere, Limit::NothingBehind, "a softmax is a kernel of its own"),
         row("R53", Prologue, Around::Softmax, Where::Everywhere, Limit::NoPrologue, "a softmax is a kernel of its own"),
+        row("R54", Epilogue, Around::Attention, Where::Everywhere, Limit::NothingBehind, "an attention is a kernel of its own"),
+        row("R55", Prologue, Around::Attention, Where::Everywhere, Limit::NoPrologue, "an attention is a kernel of its own"),
         row("R10", Epilogue, Around::Core, Where::Gpu, Limit::SideStaysInside,
             "what does not depend on the core's result is computed in its kernel only if nothing else reads it"),
         row("R11", Epilogue, Around::Core, Where::Gpu, Limit::NotModes(&[P::GenIndex]), "no engine of cuDNN makes indices behind a core"),
@@ -325,6 +363,29 @@ pub const RULES: &[Rule] = {
             "tensors that are read in front of a core are aligned to 4 bytes, rows included"),
         row("R40", Core, Around::Core, Where::Gpus(&[Span::new(0, 89, ANY)]), Limit::NotCoreTypes(&[F8E4M3, F8E5M2]),
             "tensor cores for 8-bit floats exist from sm_89 on"),
+        row("R60", Core, Around::Attention, Where::Gpu, Limit::NotCoreTypes(&[DType::F32, F64, F8E4M3, F8E5M2]),
+            "on a GPU attention reads F16 or BF16; `cast` q, k and v"),
+        row("R61", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::Width(8)),
+            "cuDNN's attention reads heads whose width is a multiple of 8"),
+        row("R62", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::StatisticsOnly),
+            "cuDNN gives the statistics of an attention only beside its output: return that too"),
+        row("R63", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::AlibiNotCausal),
+            "cuDNN takes slopes (`alibi_slopes`) only where no query sees behind itself: `causal = true`"),
+        row("R64", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::BottomRightBias),
+            "cuDNN takes no bias and no slopes with `bottom_right`"),
+        row("R65", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::BottomRightMoreQueries),
+            "with `bottom_right` and a right window cuDNN takes no more queries than keys, unless their lengths are given"),
+        row("R66", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::LeftMoreQueries),
+            "with a left window cuDNN takes no more queries than keys, unless their lengths are given"),
+        row("R67", Core, Around::Attention, Where::Gpus(&[Span::versions(91400, 91401)]), Limit::NotAttention(AttentionCase::LeftOnlyKeys(1024)),
+            "cuDNN 9.14.0 is wrong about a left window that is not causal over more than 1024 keys; 9.14.1 is not"),
+        row("R68", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::DecodeSink),
+            "cuDNN takes no `sink` where there is one query"),
+        row("R70", Core, Around::Attention, Where::Gpu, Limit::NotAttention(AttentionCase::DecodeBand),
+            "cuDNN is wrong about a band where there is one query of grouped heads (release notes of 9.18.1); without lengths, or causal with \
+             `bottom_right`, none is needed"),
+        row("R69", Core, Around::Attention, Where::Gpus(&[Span::versions(0, 90600), Span::versions(91000, 91002)]),
+            Limit::NotAttention(AttentionCase::Any), "attention needs cuDNN 9.6 or later, and not 9.10.0 or 9.10.1"),
         row("R41", Core, Around::Core, Where::Gpu, Limit::NotCoreTypes(&[F64]), "F64 runs on the CPU only; `cast` to F32"),
     ]
 };

@@ -2,6 +2,7 @@
 //!
 //! The rules are pure. Errors say what is wrong and what would work; the graph adds the operation, its operands and where it was written.
 
+mod attention;
 mod conv;
 mod matmul;
 mod norm;
@@ -33,6 +34,7 @@ pub fn infer(op: &Op, operands: &[&Value]) -> Result<Inferred> {
         Op::Conv(attrs) => conv::infer(attrs, pair(operands)?),
         Op::Matmul => matmul::infer(pair(operands)?),
         Op::Norm(attrs) => norm::infer(attrs, operands),
+        Op::Sdpa(attrs) => attention::infer(attrs, operands),
         Op::Softmax(attrs) => norm::infer_softmax(attrs, one(operands)?),
         Op::Pointwise(mode, params) => pointwise::infer(*mode, params, operands),
         Op::Cast(to) => pointwise::infer_cast(*to, one(operands)?),

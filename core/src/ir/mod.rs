@@ -1,5 +1,6 @@
 //! The graph: values, the operations that produce them, and their text form.
 
+mod attention;
 mod attrs;
 mod graph;
 mod norm;
@@ -7,6 +8,7 @@ mod op;
 mod pointwise;
 mod text;
 
+pub use attention::{SdpaAttrs, SdpaOperand, SdpaPart};
 pub use attrs::{ConvAttrs, ReduceAttrs, ReduceMode, ViewOp};
 pub use graph::{Graph, Node, NodeId, ScalarType, SourceLoc, Value, ValueId, ValueKind};
 pub use norm::{NormAttrs, NormMode, NormPart, SoftmaxAttrs};

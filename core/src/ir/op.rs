@@ -1,6 +1,9 @@
 //! The operations of a graph.
 
-use super::{ConvAttrs, NormAttrs, NormPart, Params, PointwiseMode, ReduceAttrs, SoftmaxAttrs, ViewOp};
+use super::{
+    ConvAttrs, NormAttrs, NormPart, Params, PointwiseMode, ReduceAttrs, SdpaAttrs, SdpaOperand, SdpaPart, SoftmaxAttrs,
+    ViewOp,
+};
 use crate::dtype::DType;
 
 /// What a node computes.
@@ -16,6 +19,8 @@ pub enum Op {
     Norm(NormAttrs),
     /// Softmax or its logarithm along an axis.
     Softmax(SoftmaxAttrs),
+    /// Scaled dot-product attention: operands q, k, v, scale and those that its attributes name. One of its results.
+    Sdpa(SdpaAttrs),
     /// One of cuDNN's pointwise modes: one to three operands.
     Pointwise(PointwiseMode, Params),
     /// Rounds to another element type, also when the result stays inside a kernel.
@@ -39,6 +44,7 @@ impl Op {
             Op::Norm(n) => n.mode.name(),
             Op::Softmax(s) if s.log => "log_softmax",
             Op::Softmax(_) => "softmax",
+            Op::Sdpa(_) => "sdpa",
             Op::Pointwise(mode, _) => mode.info().name,
             Op::Cast(_) => "cast",
             Op::Reduce(r) => r.mode.name(),
@@ -49,21 +55,24 @@ impl Op {
     /// Whether this is a core operation: at most one of them can be in a kernel, and its operands are read in their own
     /// element type.
     pub fn is_core(&self) -> bool {
-        matches!(self, Op::Conv(_) | Op::Matmul | Op::Norm(_) | Op::Softmax(_))
+        matches!(self, Op::Conv(_) | Op::Matmul | Op::Norm(_) | Op::Softmax(_) | Op::Sdpa(_))
     }
 
-    /// The place of the operand that a launch passes by value.
-    pub fn by_value(&self) -> Option<usize> {
-        match self {
-            Op::Norm(n) => Some(n.epsilon()),
-            _ => None,
-        }
+    /// The places of the operands that a launch passes by value.
+    pub fn by_value(&self) -> impl Iterator<Item = usize> {
+        let places = match self {
+            Op::Norm(n) => [Some(n.epsilon()), None],
+            Op::Sdpa(a) => [Some(SdpaAttrs::SCALE), a.place(SdpaOperand::Softcap)],
+            _ => [None; 2],
+        };
+        places.into_iter().flatten()
     }
 
     /// The operation that gives the main result beside this one, if this gives a further result of it. It has the same operands.
     pub fn whole(&self) -> Option<Op> {
         match self {
             Op::Norm(n) if n.part != NormPart::Y => Some(Op::Norm(NormAttrs { part: NormPart::Y, ..*n })),
+            Op::Sdpa(a) if a.part != SdpaPart::Output => Some(Op::Sdpa(SdpaAttrs { part: SdpaPart::Output, ..*a })),
             _ => None,
         }
     }
@@ -72,6 +81,7 @@ impl Op {
     pub fn part(&self) -> Option<&'static str> {
         match self {
             Op::Norm(n) if n.part != NormPart::Y => Some(n.part.name()),
+            Op::Sdpa(a) if a.part != SdpaPart::Output => Some(a.part.name()),
             _ => None,
         }
     }

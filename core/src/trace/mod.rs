@@ -7,7 +7,7 @@ mod options;
 pub use expr::Expr;
 pub use options::{
     Axes, ClippedReluOptions, ConvOptions, EluOptions, Extents, GeluOptions, LayerNormOptions, LeakyReluOptions,
-    MatmulOptions, Padding, ReduceOptions, RmsNormOptions, SliceOptions, SoftplusOptions, SwishOptions,
+    MatmulOptions, Padding, ReduceOptions, RmsNormOptions, SdpaOptions, SliceOptions, SoftplusOptions, SwishOptions,
 };
 
 use crate::error::{Error, Result};

@@ -3,6 +3,7 @@
 //! In an annotated function options are named in the call, `conv2d(x, w, padding = 1)`. In helper functions over `Expr` the same is written
 //! `conv2d_with(x, w, ConvOptions::new().padding(1))`.
 
+mod attention;
 mod norm;
 
 use super::expr::emit_at;
@@ -12,6 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ConvAttrs, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SourceLoc, ViewOp};
 use crate::layout::{Dims, MAX_RANK};
+pub use attention::{SdpaStats, sdpa, sdpa_stats, sdpa_stats_with, sdpa_with};
 pub use norm::{
     layer_norm, layer_norm_stats, layer_norm_stats_with, layer_norm_with, log_softmax, rms_norm, rms_norm_stats,
     rms_norm_stats_with, rms_norm_with, softmax,
@@ -52,6 +54,16 @@ fn check_channels(operands: &[Expr], rank: usize) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// The results of an operation with several; a mistake in the first is one of all and said once.
+fn each<P: Copy, const N: usize>(parts: [P; N], emit: impl Fn(P) -> Expr) -> [Expr; N] {
+    let mut lost = false;
+    parts.map(|part| {
+        let result = if lost { Expr::POISON } else { emit(part) };
+        lost |= result.is_poison();
+        result
+    })
 }
 
 /// `[C]` as `[C, 1, …]` so that it lies on axis 1 of a tensor of this rank.

@@ -162,6 +162,31 @@ options! {
         /// Whether the factor is 1 + γ. Default false.
         zero_centered: bool = false, |v: bool| v;
     }
+    /// Options of `sdpa` and `sdpa_stats`.
+    SdpaOptions {
+        /// Multiplied with the scores. Default 1/√width.
+        scale: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+        /// Whether a query sees only keys up to its own position: `right_window = 0`. Default false.
+        causal: bool = false, |v: bool| v;
+        /// How many keys before its own position a query sees. Default: all.
+        left_window: Option<i64> = None, |v: impl Into<Count>| Some(v.into().0);
+        /// How many keys behind its own position a query sees. Default: all.
+        right_window: Option<i64> = None, |v: impl Into<Count>| Some(v.into().0);
+        /// Whether the last query has the position of the last key. Default false: the first has that of the first.
+        bottom_right: bool = false, |v: bool| v;
+        /// Scores s become cap · tanh(s / cap).
+        softcap: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+        /// Added to the scores; broadcasts to batch × query heads × queries × keys.
+        bias: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// For each query head, what is added to a score for each position between query and key (F32).
+        alibi_slopes: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// How many queries each batch entry has (I32); what is behind them gives 0.
+        seq_len_q: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// How many keys each batch entry has (I32); what is behind them is not seen.
+        seq_len_kv: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// For each query head the score of one more key, whose value is 0 (F32).
+        sink: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+    }
     /// Options of `slice`.
     SliceOptions {
         /// The axis; negative counts from the end. Default 0.

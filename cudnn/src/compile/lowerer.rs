@@ -84,6 +84,9 @@ impl<'a> Lowerer<'a> {
             let dims = Dims::collect(batch.chain(dims[dims.len() - 2..].iter().copied()));
             return (dims, dims.contiguous_strides());
         }
+        if !matches!(core.op, Op::Conv(_)) {
+            return (dims, dims.contiguous_strides());
+        }
         let x = fuse::resolve(graph, core.inputs[0]);
         let last = dims.len() >= 3 && is_channels_last(&x.dims, &x.strides);
         (dims, if last { dims.channels_last_strides() } else { dims.contiguous_strides() })

@@ -268,7 +268,7 @@ impl CudaExecutable {
         scalars: &[f64],
         values: &mut Values,
     ) -> Result<Descriptor> {
-        for binding in plan.bindings.iter().filter(|b| matches!(b.source, Source::Scalar(_))) {
+        for binding in plan.bindings.iter().filter(|b| b.source.is_by_value()) {
             values.push(scalar_word(&self.program.graph, binding, scalars));
         }
         let mut next = values.as_mut_ptr();
@@ -278,8 +278,8 @@ impl CudaExecutable {
             uids.push(binding.uid);
             pointers.push(match binding.source {
                 Source::Memory { base, offset } => (addresses.of(base) as i64 + offset) as *mut c_void,
-                Source::Copy(v) => addresses.place(Place::Copy(v)) as *mut c_void,
-                Source::Scalar(_) => {
+                Source::Copy { value, offset } => (addresses.place(Place::Copy(value)) as i64 + offset) as *mut c_void,
+                Source::Scalar(_) | Source::Number(_) => {
                     let here = next;
                     next = next.wrapping_add(1);
                     here.cast()
@@ -316,8 +316,11 @@ impl CudaExecutable {
 
 /// The value of a host scalar as cuDNN reads it.
 pub(super) fn scalar_word(graph: &Graph, binding: &Binding, scalars: &[f64]) -> [u8; 8] {
-    let Source::Scalar(v) = binding.source else { return [0; 8] };
-    let value = oracle::scalar_value(graph, v, scalars);
+    let value = match binding.source {
+        Source::Scalar(v) => oracle::scalar_value(graph, v, scalars),
+        Source::Number(value) => value,
+        _ => return [0; 8],
+    };
     let mut word = [0; 8];
     match binding.dtype {
         DType::I32 => word[..4].copy_from_slice(&(value as i32).to_ne_bytes()),

@@ -42,7 +42,7 @@ impl Frame {
         let x_strides = copies.get(&core.inputs[0]).map_or(x.strides, |c| c.1);
         match core.op {
             Op::Matmul => Ok(Frame { kind: Kind::Matmul, dims, channels_last: false }),
-            Op::Norm(_) => Ok(Frame { kind: Kind::Alone, dims, channels_last: false }),
+            Op::Norm(_) | Op::Sdpa(_) => Ok(Frame { kind: Kind::Alone, dims, channels_last: false }),
             _ => Ok(Frame { kind: Kind::Conv, dims, channels_last: is_channels_last(&x.dims, &x_strides) }),
         }
     }

@@ -3,6 +3,7 @@
 //! The frame is what cuDNN wants to see: rank 4 or 5 for convolutions (1-D gets an H of 1), rank 3 for matmuls (batch axes collapsed).
 //! `tensor` makes descriptors in it, and one file a family makes operations.
 
+mod attention;
 mod conv;
 mod frame;
 mod matmul;
@@ -57,10 +58,24 @@ pub enum Source {
         /// Bytes.
         offset: i64,
     },
-    /// The dense copy that was made of an operand.
-    Copy(ValueId),
+    /// The dense copy that was made of an operand, so many bytes behind its start.
+    Copy {
+        /// The operand.
+        value: ValueId,
+        /// Bytes.
+        offset: i64,
+    },
+    /// A number.
+    Number(f64),
     /// A host scalar, a literal, or arithmetic of them.
     Scalar(ValueId),
+}
+
+impl Source {
+    /// Whether it is passed by value.
+    pub(crate) fn is_by_value(&self) -> bool {
+        matches!(self, Source::Scalar(_) | Source::Number(_))
+    }
 }
 
 /// A unique id and what is behind it.
@@ -77,6 +92,8 @@ pub struct Binding {
 /// An operation graph with its bindings.
 pub(crate) struct Lowered {
     pub(crate) graph: Descriptor,
+    /// What the graph's operations point to.
+    _kept: Vec<Descriptor>,
     pub(crate) bindings: Vec<Binding>,
     /// What was written to make it: see [`fingerprint`].
     pub(crate) fingerprint: u64,
@@ -111,6 +128,7 @@ pub(crate) fn lower(
         frame,
         tensors: HashMap::new(),
         operations: Vec::new(),
+        kept: Vec::new(),
         bindings: Vec::new(),
         next_uid: graph.values().len() as i64 + 1,
     };
@@ -127,7 +145,8 @@ pub(crate) fn lower(
             None => Ok(()),
         }
     })?;
-    Ok(Lowered { graph, bindings: cx.bindings, fingerprint: fingerprint.whole, topology: fingerprint.topology })
+    let (fingerprint, topology) = (fingerprint.whole, fingerprint.topology);
+    Ok(Lowered { graph, _kept: cx.kept, bindings: cx.bindings, fingerprint, topology })
 }
 
 pub(crate) struct Lowering<'a> {
@@ -138,6 +157,8 @@ pub(crate) struct Lowering<'a> {
     frame: Frame,
     tensors: HashMap<ValueId, Descriptor>,
     operations: Vec<Descriptor>,
+    /// What lives as long as the operation graph.
+    kept: Vec<Descriptor>,
     bindings: Vec<Binding>,
     next_uid: i64,
 }
@@ -152,6 +173,7 @@ impl Lowering<'_> {
             Op::Conv(attrs) => self.conv(&attrs, node),
             Op::Matmul => self.matmul(node),
             Op::Norm(attrs) => self.norm(&attrs, node),
+            Op::Sdpa(attrs) => self.attention(&attrs, node),
             Op::Pointwise(mode, params) => self.pointwise(mode, &params, node),
             Op::Cast(_) => self.cast(node),
             Op::Reduce(attrs) => self.reduce(&attrs, node),

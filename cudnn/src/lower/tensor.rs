@@ -63,7 +63,7 @@ impl Lowering<'_> {
     pub(super) fn read(&mut self, v: ValueId, seen: MemRef, shape: Shape) -> Result<(), Refusal> {
         let dtype = self.graph.value(v).dtype;
         let source = match self.memory.copies.contains_key(&v) {
-            true => Source::Copy(v),
+            true => Source::Copy { value: v, offset: 0 },
             false => Source::Memory { base: seen.base, offset: seen.offset * dtype.size() as i64 },
         };
         self.bind(v, source, dtype, shape, Place::Memory { alignment: self.alignment(v, seen) })

@@ -4,6 +4,7 @@
 //! Rounding is the contract's: values are exact between operations, rounded to their element type where they are returned, cast, or read by a
 //! convolution or matmul.
 
+mod attention;
 mod core_ops;
 mod norms;
 mod scalar;
@@ -122,6 +123,12 @@ fn evaluate(graph: &Graph, node: &Node, values: &[Option<Array>]) -> Result<Arra
                 (1..attrs.epsilon()).map(|i| Ok(operand(i)?.rounded(dtype(i)))).collect::<Result<Vec<_>>>()?;
             let epsilon = operand(attrs.epsilon())?.data[0];
             norms::norm(attrs, &operand(0)?.rounded(dtype(0)), &parameters, epsilon)
+        }
+        Op::Sdpa(attrs) => {
+            let exact = |i: usize| node.op.by_value().any(|at| at == i);
+            let read = |i: usize| Ok(if exact(i) { operand(i)?.clone() } else { operand(i)?.rounded(dtype(i)) });
+            let operands = (0..node.inputs.len()).map(read).collect::<Result<Vec<_>>>()?;
+            attention::sdpa(attrs, &operands, out.dims)
         }
         Op::Softmax(attrs) => norms::softmax(attrs, &operand(0)?.rounded(dtype(0))),
         Op::Pointwise(mode, params) => {

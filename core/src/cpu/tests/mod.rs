@@ -1,5 +1,6 @@
 //! The fast path against the oracle.
 
+mod attention;
 mod cores;
 mod pointwise;
 mod random;

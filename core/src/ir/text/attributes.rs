@@ -3,7 +3,8 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{
-    ConvAttrs, NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SoftmaxAttrs, ViewOp,
+    ConvAttrs, NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SdpaAttrs,
+    SdpaOperand, SdpaPart, SoftmaxAttrs, ViewOp,
 };
 use crate::layout::{Dims, MAX_RANK};
 
@@ -31,6 +32,7 @@ pub(super) fn of(op: &Op) -> Attributes {
             list.extend((n.part != NormPart::Y).then(|| ("part", Attribute::Word(n.part.name().to_owned()))));
             list
         }
+        Op::Sdpa(a) => sdpa(a),
         Op::Softmax(s) => vec![("axis", Attribute::Int(s.axis as i64))],
         Op::Pointwise(_, params) => pointwise(params),
         Op::Cast(to) => vec![("to", Attribute::Word(to.name().to_owned()))],
@@ -41,6 +43,15 @@ pub(super) fn of(op: &Op) -> Attributes {
         }
         Op::View(view) => of_view(view),
     }
+}
+
+fn sdpa(a: &SdpaAttrs) -> Attributes {
+    let mut list: Attributes = a.operands().map(|o| (o.name(), Attribute::Flag)).collect();
+    list.extend(a.left.map(|n| ("left", Attribute::Int(n))));
+    list.extend(a.right.map(|n| ("right", Attribute::Int(n))));
+    list.extend(a.bottom_right.then_some(("bottom_right", Attribute::Flag)));
+    list.extend((a.part != SdpaPart::Output).then(|| ("part", Attribute::Word(a.part.name().to_owned()))));
+    list
 }
 
 /// Axes of which bits are set.
@@ -157,6 +168,17 @@ impl Given {
         Ok(axes)
     }
 
+    /// Which of several results.
+    fn part<P>(&mut self, default: P, from_name: impl Fn(&str) -> Option<P>) -> Result<P> {
+        match self.take("part") {
+            None => Ok(default),
+            Some(Attribute::Word(name)) => {
+                from_name(&name).ok_or_else(|| Error::argument(format!("there is no result `{name}` here")))
+            }
+            Some(_) => Err(Error::argument("`part` takes the name of a result")),
+        }
+    }
+
     fn none_left(&self) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
@@ -175,6 +197,8 @@ pub(super) fn op(name: &str, mut given: Given) -> Result<Op> {
         Op::Matmul
     } else if let Some(mode) = NormMode::from_name(name) {
         Op::Norm(read_norm(mode, &mut given)?)
+    } else if name == "sdpa" {
+        Op::Sdpa(read_sdpa(&mut given)?)
     } else if ["softmax", "log_softmax"].contains(&name) {
         Op::Softmax(SoftmaxAttrs { axis: given.axis()?, log: name == "log_softmax" })
     } else if name == "cast" {
@@ -208,14 +232,24 @@ fn read_conv(spatial: usize, given: &mut Given) -> Result<ConvAttrs> {
 }
 
 fn read_norm(mode: NormMode, given: &mut Given) -> Result<NormAttrs> {
-    let part = match given.take("part") {
-        None => NormPart::Y,
-        Some(Attribute::Word(name)) => {
-            NormPart::from_name(&name).ok_or_else(|| Error::argument(format!("a norm has no result `{name}`")))?
-        }
-        Some(_) => return Err(Error::argument("`part` takes the name of a result")),
-    };
+    let part = given.part(NormPart::Y, NormPart::from_name)?;
     Ok(NormAttrs { mode, axes: given.axes()?, bias: given.flag("bias")?, part })
+}
+
+fn read_sdpa(given: &mut Given) -> Result<SdpaAttrs> {
+    let mut attrs = SdpaAttrs {
+        part: given.part(SdpaPart::Output, SdpaPart::from_name)?,
+        left: given.int("left")?,
+        right: given.int("right")?,
+        bottom_right: given.flag("bottom_right")?,
+        ..SdpaAttrs::new()
+    };
+    for operand in SdpaOperand::ALL {
+        if given.flag(operand.name())? {
+            attrs = attrs.with(operand);
+        }
+    }
+    Ok(attrs)
 }
 
 fn read_type(given: &mut Given) -> Result<DType> {

@@ -1,7 +1,7 @@
 //! Normalisations and softmax.
 
 use super::super::expr::emit_at;
-use super::{Expr, axis_of, cast, fail, is_scalar, pointwise};
+use super::{Expr, axis_of, cast, each, fail, is_scalar, pointwise};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, SoftmaxAttrs};
@@ -92,7 +92,7 @@ impl Norm {
             Ok(found) => found,
             Err(error) => return [fail(mode.name(), error, loc.into()); N],
         };
-        parts.map(|part| emit_at(Op::Norm(NormAttrs { mode, axes, bias, part }), &operands, loc))
+        each(parts, |part| emit_at(Op::Norm(NormAttrs { mode, axes, bias, part }), &operands, loc))
     }
 
     fn operands(self, loc: &'static Location<'static>) -> Result<(Vec<Expr>, u8)> {

@@ -150,8 +150,10 @@ impl<'a> Bench<'a> {
                     let at = own.get(&base).map_or_else(|| self.address(base), |b| b.address);
                     (at as i64 + offset) as *mut c_void
                 }
-                Source::Copy(v) => self.copies.get(&v).map_or(0, |b| b.address) as *mut c_void,
-                Source::Scalar(_) => word.as_mut_ptr().cast(),
+                Source::Copy { value, offset } => {
+                    self.copies.get(&value).map_or(0, |b| b.address as i64 + offset) as *mut c_void
+                }
+                Source::Scalar(_) | Source::Number(_) => word.as_mut_ptr().cast(),
             });
         }
         let api = self.stream.gpu().library.api();
