@@ -78,12 +78,15 @@ pub use fused_graph_core::dtype::{F8E4M3, F8E5M2, bf16, f16};
 pub use fused_graph_core::explain::{Explain, Explained, KernelReport, PlanSource};
 pub use fused_graph_core::ir::Graph;
 pub use fused_graph_core::layout::{Dims, IntoDims};
+pub use fused_graph_core::record::{Record, RecordedCall, Recorder};
 pub use fused_graph_core::site::{Attr, Bound, BoundCall, Captured, Plan, Stats};
 pub use fused_graph_core::store::{self, load_bundle};
 pub use fused_graph_core::tensor::Tensor;
 pub use fused_graph_core::trace::{Expr, ops};
 pub use fused_graph_core::tune::{self, TuneOptions, TuneReport};
 pub use fused_graph_core::{DType, Device, Element, Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
+pub use fused_graph_cudnn::bake;
 #[cfg(feature = "cuda")]
 pub use fused_graph_cudnn::{
     compile, cudarc,

@@ -11,6 +11,7 @@ pub mod infer;
 pub mod ir;
 pub mod layout;
 pub mod options;
+pub mod record;
 pub mod site;
 pub mod store;
 pub mod tensor;

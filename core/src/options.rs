@@ -1,5 +1,6 @@
 //! The options of an annotated function: how its engines are chosen.
 
+use crate::error::{Error, Result};
 use std::fmt;
 
 /// How engines are looked for.
@@ -153,5 +154,96 @@ impl fmt::Display for Options {
         }
         // `autotune` is not among them: it chooses among the same plans.
         f.write_str(&parts.join(", "))
+    }
+}
+
+impl std::str::FromStr for Options {
+    type Err = Error;
+
+    /// Reads what `Display` writes. Lists live as long as the process, which is how long those of the attribute do.
+    fn from_str(text: &str) -> Result<Options> {
+        let mut options = Options::DEFAULT;
+        for part in split(text) {
+            let (name, value) = part.split_once('=').map_or((part, ""), |(n, v)| (n.trim(), v.trim()));
+            let wrong = || Error::argument(format!("`{part}` is no option of an annotated function"));
+            let number = |text: &str| text.parse().map_err(|_| wrong());
+            let list = || value.strip_prefix('[').and_then(|v| v.strip_suffix(']')).map(split).ok_or_else(wrong);
+            match name {
+                "deterministic" => options.deterministic = true,
+                "dynamic_shapes" => options.dynamic_shapes = true,
+                "tf32" => options.tf32 = value != "false",
+                "workspace_limit" => options.workspace_limit = Some(value.parse().map_err(|_| wrong())?),
+                "sm_count" => options.sm_count = Some(value.parse().map_err(|_| wrong())?),
+                "engine" => options.engine = Some(String::leak(value.trim_matches('"').to_owned())),
+                "engines" => options.engines = list()?.into_iter().map(number).collect::<Result<Vec<_>>>()?.leak(),
+                "deny_engines" => {
+                    options.deny_engines = list()?.into_iter().map(number).collect::<Result<Vec<_>>>()?.leak();
+                }
+                "require" => options.require = list()?.into_iter().map(note).collect::<Result<Vec<_>>>()?.leak(),
+                "deny" => options.deny = list()?.into_iter().map(note).collect::<Result<Vec<_>>>()?.leak(),
+                "heuristics" => options.heuristics = list()?.into_iter().map(mode).collect::<Result<Vec<_>>>()?.leak(),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The parts between commas that are in no brackets.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[from..].trim());
+    parts.retain(|p| !p.is_empty());
+    parts
+}
+
+fn note(name: &str) -> Result<Note> {
+    let known = Note::ALL.iter().find(|(n, _)| *n == name).map(|(_, note)| *note);
+    known.ok_or_else(|| Error::argument(format!("`{name}` is no note of an engine")))
+}
+
+fn mode(name: &str) -> Result<Heuristics> {
+    let all = [Heuristics::A, Heuristics::B, Heuristics::Fallback, Heuristics::Instant];
+    let known = all.into_iter().find(|mode| format!("{mode:?}") == name);
+    known.ok_or_else(|| Error::argument(format!("`{name}` is no heuristic mode")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        let all = Options {
+            deterministic: true,
+            tf32: false,
+            workspace_limit: Some(64 << 20),
+            heuristics: &[Heuristics::B, Heuristics::Instant],
+            engines: &[4, 7],
+            deny_engines: &[0],
+            require: &[Note::CudaGraphNative],
+            deny: &[Note::TensorCore, Note::CublasLt],
+            engine: Some("eng4_k24=2"),
+            sm_count: Some(64),
+            autotune: false,
+            dynamic_shapes: true,
+        };
+        for options in [all, Options::DEFAULT, Options { tf32: false, ..Options::DEFAULT }] {
+            assert_eq!(options.to_string().parse::<Options>().unwrap(), options, "{options}");
+        }
+        for text in ["tf33 = true", "engines = 4", "deny = [x]", "workspace_limit = many", "heuristics = [C]", "]["] {
+            assert!(text.parse::<Options>().is_err(), "{text}");
+        }
     }
 }

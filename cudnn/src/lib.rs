@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod aot;
+pub mod bake;
 pub mod compile;
 mod context;
 mod descriptor;

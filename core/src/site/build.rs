@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::explain::PlanSource;
 use crate::ir::{Graph, ValueId};
 use crate::layout::normalise_strides;
+use crate::record::{RecordedCall, Recorder};
 use crate::store;
 use crate::tensor::Tensor;
 use crate::trace;
@@ -41,6 +42,9 @@ impl Build<'_> {
             let start = Instant::now();
             let (graph, order) = trace_graph(self.site, self.params, self.tensors, body)?;
             let graph = Arc::new(graph);
+            if let Some(recorder) = Recorder::of_environment() {
+                recorder.add(&self.recorded(&graph));
+            }
             let key = self.stored_key(&graph);
             let found = self.device.accelerator().and_then(|_| store::find(&key));
             let tune = self.site.meta().options.autotune && !found.as_ref().is_some_and(|(e, _)| e.tuned);
@@ -76,6 +80,20 @@ impl Build<'_> {
         self.keep(&entry);
         self.site.replace(key, entry);
         Ok(report)
+    }
+
+    /// The call as a GPU sees it: there memory starts at multiples of 256 bytes, so that the offset of a view decides its alignment.
+    fn recorded(&self, graph: &Arc<Graph>) -> RecordedCall {
+        let of = |t: &&Tensor| match t.device().is_cpu() {
+            true => 1 << ((t.offset().unsigned_abs() * t.dtype().size() as u64) | 256).trailing_zeros(),
+            false => t.alignment(),
+        };
+        RecordedCall {
+            function: self.site.meta().name.to_owned(),
+            options: self.site.meta().options,
+            alignments: self.tensors.iter().map(of).collect(),
+            graph: Arc::clone(graph),
+        }
     }
 
     /// Writes what was built here to the store.

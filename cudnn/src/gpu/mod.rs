@@ -22,10 +22,12 @@ pub use slices::{CudaTensor, CudaTensorView};
 pub use stream::GpuStream;
 
 use crate::context::Current;
+use crate::descriptor::{Descriptor, HandleAttribute};
 use crate::error::cuda;
 use crate::library::{Library, driver_present};
 use crate::plan::KernelCaches;
 use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudnn_sys::{AttributeName, AttributeType, DescriptorType};
 use fused_graph_core::{Device, Error, Result};
 use kernels::Kernels;
 use once_cell::sync::OnceCell;
@@ -199,6 +201,21 @@ impl Gpu {
         }
         Ok(self.stream(stream))
     }
+}
+
+/// The properties of a GPU as cuDNN serializes them: what plans for it are compiled from where it is not.
+pub fn properties(ordinal: usize) -> Result<String> {
+    let gpu = Gpu::open(ordinal)?;
+    let _current = crate::context::Current::enter(gpu.context.cu_ctx())?;
+    let api = gpu.library.api();
+    let handle = handle::on(&*gpu.first_stream()?)?;
+    let properties = Descriptor::build(api, DescriptorType::DEVICEPROP, |d| {
+        d.set(AttributeName::DEVICEPROP_HANDLE, &[HandleAttribute(handle)])
+    })?;
+    let name = AttributeName::DEVICEPROP_JSON_REPRESENTATION;
+    let size = properties.count(name, AttributeType::CHAR)?;
+    let bytes = properties.get::<u8>(name, size)?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned())
 }
 
 /// Devices with a GPU.
