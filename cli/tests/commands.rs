@@ -16,7 +16,7 @@ fn run(arguments: &[&str], vars: &[(&str, &Path)]) -> (bool, String) {
 
 fn record(path: &Path) {
     let recorder = Recorder::open(path).unwrap();
-    let mut add = |function: &str, text: &str, options: Options| {
+    let add = |function: &str, text: &str, options: Options| {
         let graph: fused_graph_core::ir::Graph = format!("graph \"g\" {{\n{text}\n}}").parse().unwrap();
         let alignments = vec![256; graph.inputs().count()];
         recorder.add(&RecordedCall { function: function.to_owned(), options, alignments, graph: Arc::new(graph) });

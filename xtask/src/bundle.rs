@@ -27,7 +27,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     let packages = ["-p", "fused-graph", "-p", "fused-graph-cudnn", "--profile", "bundle"];
     let mut built = workspace.build_with(&["test", "--no-run", "--lib", "--tests", "--benches"], &packages)?;
     built.extend(workspace.build_with(&["build", "--examples"], &packages)?);
+    workspace.build_with(&["build", "--bins"], &["-p", "fused-graph-cli", "--profile", "bundle"])?;
     make_empty(&out)?;
+    command_line(&built, &out)?;
     let mut tests = 0;
     for executable in &built {
         tests += add(&out, executable)?;
@@ -43,6 +45,15 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         start.elapsed().as_secs_f64(),
         out.display()
     );
+    Ok(())
+}
+
+/// Copies the command `fused-graph`, which cargo puts beside the folder of the examples.
+fn command_line(built: &[Executable], out: &Path) -> Result<()> {
+    let example = built.iter().find(|one| one.role == Role::Example).context("no examples were built")?;
+    let profile = example.path.parent().and_then(Path::parent).context("an example in no folder")?;
+    let program = profile.join("fused-graph");
+    fs::copy(&program, out.join("fused-graph")).with_context(|| format!("copying {}", program.display()))?;
     Ok(())
 }
 
