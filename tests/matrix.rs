@@ -43,6 +43,7 @@ fn epilogues() {
 fn norms_and_softmax() {
     all(norms::matrix);
     norms::known_values(&Device::CPU);
+    norms::known_channels(&Device::CPU);
 }
 
 #[test]

@@ -103,3 +103,55 @@ fn a_softmax_is_one_kernel_of_our_own() {
         }
     }
 }
+
+/// Batch and instance norm of channels-last data, with their statistics.
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn norms_of_channels_are_one_kernel() {
+    let bodies: [(&str, Body); 2] = [
+        ("batch_norm_train", |a| {
+            let n = batch_norm_train(a[0], a[1], a[2]);
+            vec![n.y, n.mean, n.inv_std]
+        }),
+        ("instance_norm", |a| vec![instance_norm(a[0], a[1], a[2])]),
+    ];
+    for gpu in GPUS {
+        for (what, body) in bodies {
+            for (dtype, parameters) in [(DType::BF16, DType::F32), (DType::F16, DType::F16), (DType::F32, DType::F32)] {
+                let list = Arg(&[64], parameters, false);
+                for x in [Arg(&[8, 64, 28, 28], dtype, true), Arg(&[2, 64, 4, 14, 14], dtype, true)] {
+                    let what = format!("{what} of {:?}, {dtype} with {parameters}", x.0);
+                    expect_one(gpu, &what, graph(&[x, list, list], body));
+                }
+            }
+        }
+    }
+}
+
+/// Batch norm with given statistics goes into the kernel of the convolution in front of it.
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn batch_norm_is_an_epilogue() {
+    let list = Arg(&[64], DType::F32, false);
+    let args =
+        [Arg(&[8, 64, 28, 28], DType::BF16, true), Arg(&[64, 64, 3, 3], DType::BF16, true), list, list, list, list];
+    for gpu in GPUS {
+        let body = |a: &[Expr]| vec![relu(batch_norm(conv2d(a[0], a[1]), a[2], a[3], a[4], a[5]))];
+        expect_one(gpu, "conv + batch norm + relu", graph(&args, body));
+    }
+}
+
+/// What cuDNN has no engine for is one kernel of our own.
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn group_norm_is_one_kernel_of_our_own() {
+    let list = Arg(&[64], DType::BF16, false);
+    for gpu in GPUS {
+        for last in [false, true] {
+            let body = |a: &[Expr]| vec![group_norm(a[0], 8, a[1], a[2])];
+            let program = kernels(gpu, graph(&[Arg(&[8, 64, 28, 28], DType::BF16, last), list, list], body)).unwrap();
+            let reports = program.reports();
+            assert_eq!((reports.len(), reports[0].provider), (1, "nvrtc"), "{gpu}: {}", summary(&program));
+        }
+    }
+}

@@ -210,7 +210,9 @@ fn arity(place: &TokenStream, operation: &Operation, arguments: &[Argument], err
     let number = match operation.operands.len() {
         1 => "one operand",
         2 => "two operands",
-        _ => "three operands",
+        3 => "three operands",
+        4 => "four operands",
+        _ => "five operands",
     };
     let option = arguments.iter().find_map(|argument| argument.name.as_ref());
     let option = option.map_or_else(String::new, |name| format!("{name} = …"));

@@ -11,6 +11,13 @@ pub fn matrix(device: &Device) -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in TYPES {
         for layout in LAYOUTS {
+            for channels in [3, 16] {
+                for mode in [NormMode::Batch, NormMode::Instance, NormMode::Group] {
+                    for parameters in [dtype, DType::F32] {
+                        cases.push(channel_norm(&mut m, mode, channels, (dtype, parameters), layout));
+                    }
+                }
+            }
             for size in SIZES {
                 for parameters in [dtype, DType::F32] {
                     cases.push(norm(&mut m, NormMode::Layer, &[3, 2, size, size + 1], 1, (dtype, parameters), layout));
@@ -61,6 +68,24 @@ fn norm(m: &mut Maker, mode: NormMode, dims: &[i64], n: usize, types: (DType, DT
     Case { name, tensors, graph: graph.unwrap(), options: Default::default(), tolerance: limit(types.0, true) }
 }
 
+/// Batch, instance and group norm of channels, with all results.
+fn channel_norm(m: &mut Maker, mode: NormMode, channels: i64, types: (DType, DType), layout: Layout) -> Case {
+    let (dims, list) = match mode {
+        NormMode::Group => (vec![3, 2, channels, 7, 5], vec![2, channels, 1, 1]),
+        _ => (vec![3, channels, 7, 5], vec![channels, 1, 1]),
+    };
+    let parameter = |m: &mut Maker| m.tensor(&list, types.1, Layout::Contiguous, false);
+    let tensors = vec![m.tensor(&dims, types.0, layout, false), parameter(m), parameter(m)];
+    let graph = graph_of(&tensors, |g, v| {
+        let operands = [v[0], v[1], v[2], g.add_const(1e-3)];
+        let axes = mode.axes(dims.len(), 0);
+        let parts = [NormPart::Y, NormPart::Mean, NormPart::InvStd];
+        parts.iter().map(|&part| op(g, Op::Norm(NormAttrs { mode, axes, bias: true, part }), &operands)).collect()
+    });
+    let name = format!("{} {dims:?}, {} with {}, {layout:?}", mode.name(), types.0, types.1);
+    Case { name, tensors, graph: graph.unwrap(), options: Default::default(), tolerance: limit(types.0, true) }
+}
+
 fn softmax_case(m: &mut Maker, dims: &[i64], (axis, log): (usize, bool), dtype: DType, layout: Layout) -> Case {
     let tensors = vec![m.tensor(dims, dtype, layout, false)];
     let graph = graph_of(&tensors, |g, v| Ok(vec![op(g, Op::Softmax(SoftmaxAttrs { axis, log }), v)?]));
@@ -81,6 +106,44 @@ fn rms_of_centered(x: &Tensor, gamma: &Tensor, beta: Option<&Tensor>) -> Tensor 
 #[fused_graph]
 fn probabilities(x: &Tensor) -> (Tensor, Tensor) {
     (softmax(x, -1), log_softmax(x, -1))
+}
+
+#[fused_graph]
+fn batch(x: &Tensor, gamma: &Tensor, beta: &Tensor, mean: &Tensor, var: &Tensor) -> Tensor {
+    batch_norm(x, gamma, beta, mean, var, epsilon = 3.0)
+}
+
+#[fused_graph]
+fn trained(x: &Tensor, gamma: &Tensor, beta: &Tensor, mean: &Tensor, var: &Tensor) -> (Tensor, Tensor, Tensor) {
+    let n = batch_norm_train(x, gamma, beta, running_mean = mean, running_var = var, momentum = 0.5, epsilon = 3.0);
+    (n.y, n.running_mean, n.running_var)
+}
+
+#[fused_graph]
+fn of_groups(x: &Tensor, gamma: &Tensor, beta: &Tensor) -> (Tensor, Tensor) {
+    (group_norm(x, 2, gamma, beta, epsilon = 3.0), instance_norm(x, gamma, beta, epsilon = 0.0))
+}
+
+/// Channels whose results can be worked out in the head.
+pub fn known_channels(device: &Device) {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let t = |v: &[f32], dims: &[i64]| tensor(v, dims, dtype, device);
+        let x = t(&[1.0, 3.0, 5.0, 9.0], &[1, 2, 1, 2]);
+        let (gamma, beta) = (t(&[2.0, 4.0], &[2]), t(&[0.5, 1.0], &[2]));
+        // (x - 1) / 2 · γ + β for both channels.
+        let y = batch(&x, &gamma, &beta, &t(&[1.0, 1.0], &[2]), &t(&[1.0, 1.0], &[2])).unwrap();
+        close(&y, &[0.5, 2.5, 9.0, 17.0]);
+        // Means 2 and 7, variances 1 and 4 (unbiased 2 and 8).
+        let (y, mean, var) = trained(&x, &gamma, &beta, &t(&[0.0, 1.0], &[2]), &t(&[4.0, 2.0], &[2])).unwrap();
+        let second = 4.0 * 2.0 / 7f64.sqrt();
+        close(&y, &[-0.5, 1.5, 1.0 - second, 1.0 + second]);
+        close(&mean, &[1.0, 4.0]);
+        close(&var, &[3.0, 5.0]);
+        let (groups, instances) = of_groups(&x, &gamma, &beta).unwrap();
+        close(&groups, &[-0.5, 1.5, 1.0 - second, 1.0 + second]);
+        close(&instances, &[-1.5, 2.5, -3.0, 5.0]);
+        assert_eq!(groups.dims(), x.dims());
+    }
 }
 
 /// Rows whose results can be worked out in the head.

@@ -40,6 +40,7 @@ fn epilogues() {
 fn norms_and_softmax() {
     all(norms::matrix);
     norms::known_values(&Device::cuda(0).unwrap());
+    norms::known_channels(&Device::cuda(0).unwrap());
 }
 
 #[test]

@@ -59,9 +59,11 @@ fn check_axes(attrs: &NormAttrs, dims: &Dims) -> Result<()> {
     if attrs.axes == 0 || (rank < 8 && attrs.axes >> rank != 0) {
         return Err(Error::argument(format!("the normalised axes are not axes of {dims}")));
     }
-    let last = (0..rank).skip_while(|&a| !attrs.normalises(a)).all(|a| attrs.normalises(a));
-    if matches!(attrs.mode, NormMode::Layer | NormMode::Rms) && !last {
-        return Err(Error::argument("normalises the last axes"));
+    if attrs.axes != attrs.mode.axes(rank, attrs.axes.count_ones() as usize) {
+        return Err(Error::argument(match attrs.mode {
+            NormMode::Layer | NormMode::Rms => "normalises the last axes".to_owned(),
+            _ => format!("takes N×C×…, not {dims}"),
+        }));
     }
     Ok(())
 }
@@ -70,14 +72,19 @@ fn check_parameter(attrs: &NormAttrs, name: &str, p: &Value, dims: &Dims) -> Res
     if p.is_scalar() || !p.dtype.is_float() {
         return Err(Error::dtype(format!("{name} is a tensor of floats")));
     }
+    let channels = dims.len().saturating_sub(1);
     let fits = match attrs.mode {
         NormMode::Layer | NormMode::Rms => p.dims.len() == attrs.axes.count_ones() as usize && dims.ends_with(&p.dims),
+        // One value a channel, those of a group one behind another.
+        NormMode::Batch | NormMode::Instance => p.dims.len() == channels && p.dims[0] == dims[1],
+        NormMode::Group => p.dims.len() == channels && p.dims[..2] == dims[1..3],
     };
     if !fits || !layout::broadcasts_to(&p.dims, dims) {
-        return Err(Error::shape(format!(
-            "{name} has the shape of the axes that are normalised, the last ones of {dims}, and {} is not that",
-            p.dims
-        )));
+        let wanted = match attrs.mode {
+            NormMode::Layer | NormMode::Rms => "has the shape of the axes that are normalised, the last ones",
+            _ => "has one value for each channel",
+        };
+        return Err(Error::shape(format!("{name} {wanted} of {dims}, and {} is not that", p.dims)));
     }
     Ok(())
 }

@@ -10,6 +10,12 @@ pub enum NormMode {
     Layer,
     /// Mean square over the last axes; nothing is subtracted.
     Rms,
+    /// Mean and variance of each channel (axis 1) of the batch.
+    Batch,
+    /// Mean and variance of each channel (axis 1) of each batch entry.
+    Instance,
+    /// Mean and variance of each group of channels of each batch entry: of batch × groups × channels of a group × …, all but the first two axes.
+    Group,
 }
 
 /// Which result of a normalisation a node gives. Nodes that differ in nothing else are one kernel.
@@ -61,11 +67,22 @@ impl NormAttrs {
 
 impl NormMode {
     /// Every mode.
-    pub const ALL: [NormMode; 2] = [NormMode::Layer, NormMode::Rms];
+    pub const ALL: [NormMode; 5] =
+        [NormMode::Layer, NormMode::Rms, NormMode::Batch, NormMode::Instance, NormMode::Group];
 
     /// The mode with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|m| m.name() == name)
+    }
+
+    /// The axes over which it takes its statistics of a tensor of this rank, if it normalises `last` of them at the end (layer and RMS norm).
+    pub fn axes(self, rank: usize, last: usize) -> u8 {
+        let inside = |axis: &usize| match self {
+            NormMode::Layer | NormMode::Rms => last <= rank && *axis >= rank - last,
+            NormMode::Batch => *axis != 1,
+            NormMode::Instance | NormMode::Group => *axis >= 2,
+        };
+        (0..rank.min(MAX_RANK)).filter(inside).fold(0, |bits, axis| bits | 1 << axis)
     }
 
     /// Its name in user code, texts and the text form.
@@ -73,6 +90,9 @@ impl NormMode {
         match self {
             NormMode::Layer => "layer_norm",
             NormMode::Rms => "rms_norm",
+            NormMode::Batch => "batch_norm",
+            NormMode::Instance => "instance_norm",
+            NormMode::Group => "group_norm",
         }
     }
 }

@@ -6,8 +6,9 @@ mod options;
 
 pub use expr::Expr;
 pub use options::{
-    Axes, ClippedReluOptions, ConvOptions, EluOptions, Extents, GeluOptions, LayerNormOptions, LeakyReluOptions,
-    MatmulOptions, Padding, ReduceOptions, RmsNormOptions, SdpaOptions, SliceOptions, SoftplusOptions, SwishOptions,
+    Axes, BatchNormOptions, BatchNormTrainOptions, ClippedReluOptions, ConvOptions, EluOptions, Extents, GeluOptions,
+    InstanceNormOptions, LayerNormOptions, LeakyReluOptions, MatmulOptions, Padding, ReduceOptions, RmsNormOptions,
+    SdpaOptions, SliceOptions, SoftplusOptions, SwishOptions,
 };
 
 use crate::error::{Error, Result};

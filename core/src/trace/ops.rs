@@ -4,6 +4,7 @@
 //! `conv2d_with(x, w, ConvOptions::new().padding(1))`.
 
 mod attention;
+mod channel_norm;
 mod norm;
 
 use super::expr::emit_at;
@@ -14,6 +15,10 @@ use crate::error::{Error, Result};
 use crate::ir::{ConvAttrs, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SourceLoc, ViewOp};
 use crate::layout::{Dims, MAX_RANK};
 pub use attention::{SdpaStats, sdpa, sdpa_stats, sdpa_stats_with, sdpa_with};
+pub use channel_norm::{
+    BatchNormStats, batch_norm, batch_norm_train, batch_norm_train_with, batch_norm_with, group_norm, group_norm_with,
+    instance_norm, instance_norm_with,
+};
 pub use norm::{
     layer_norm, layer_norm_stats, layer_norm_stats_with, layer_norm_with, log_softmax, rms_norm, rms_norm_stats,
     rms_norm_stats_with, rms_norm_with, softmax,

@@ -162,6 +162,27 @@ options! {
         /// Whether the factor is 1 + γ. Default false.
         zero_centered: bool = false, |v: bool| v;
     }
+    /// Options of `batch_norm`.
+    BatchNormOptions {
+        /// Added to the variance. Default 1e-5.
+        epsilon: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+    }
+    /// Options of `batch_norm_train`.
+    BatchNormTrainOptions {
+        /// Added to the variance. Default 1e-5.
+        epsilon: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+        /// The running mean, to be updated: C values.
+        running_mean: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// The running variance, to be updated: C values.
+        running_var: Option<Expr> = None, |v: impl IntoOptional| v.into_optional();
+        /// The weight of the batch in the update. Default 0.1.
+        momentum: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+    }
+    /// Options of `instance_norm` and `group_norm`.
+    InstanceNormOptions {
+        /// Added to the variance. Default 1e-5.
+        epsilon: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
+    }
     /// Options of `sdpa` and `sdpa_stats`.
     SdpaOptions {
         /// Multiplied with the scores. Default 1/√width.
@@ -203,6 +224,12 @@ options! {
 /// A whole number of any usual type.
 #[derive(Clone, Copy, Debug)]
 pub struct Count(i64);
+
+impl Count {
+    pub(super) fn get(self) -> i64 {
+        self.0
+    }
+}
 
 /// A number of any usual type.
 #[derive(Clone, Copy, Debug)]

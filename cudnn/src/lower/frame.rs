@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use fused_graph_core::fuse::{Group, resolve};
-use fused_graph_core::ir::{Graph, Op, ValueId};
+use fused_graph_core::ir::{Graph, NormMode, Op, ValueId};
 use fused_graph_core::layout::{Dims, is_channels_last};
 use std::collections::HashMap;
 
@@ -28,8 +28,8 @@ enum Kind {
     Conv,
     /// Batch, M, N.
     Matmul,
-    /// Nothing is fused to the core, which sees its tensors in rank 4.
-    Alone,
+    /// Nothing is fused to the core, which sees its tensors in this rank.
+    Alone(usize),
 }
 
 impl Frame {
@@ -42,7 +42,10 @@ impl Frame {
         let x_strides = copies.get(&core.inputs[0]).map_or(x.strides, |c| c.1);
         match core.op {
             Op::Matmul => Ok(Frame { kind: Kind::Matmul, dims, channels_last: false }),
-            Op::Norm(_) | Op::Sdpa(_) => Ok(Frame { kind: Kind::Alone, dims, channels_last: false }),
+            Op::Norm(a) if matches!(a.mode, NormMode::Batch | NormMode::Instance) => {
+                Ok(Frame { kind: Kind::Alone(dims.len().max(4)), dims, channels_last: false })
+            }
+            Op::Norm(_) | Op::Sdpa(_) => Ok(Frame { kind: Kind::Alone(4), dims, channels_last: false }),
             _ => Ok(Frame { kind: Kind::Conv, dims, channels_last: is_channels_last(&x.dims, &x_strides) }),
         }
     }
@@ -51,7 +54,7 @@ impl Frame {
     pub(super) fn rank(&self) -> usize {
         match self.kind {
             Kind::Matmul => 3,
-            Kind::Alone => 4,
+            Kind::Alone(rank) => rank,
             Kind::Conv => self.dims.len().max(4),
         }
     }
@@ -70,7 +73,7 @@ impl Frame {
         match self.kind {
             Kind::Matmul => (axis + 3).saturating_sub(self.dims.len()),
             Kind::Conv if self.dims.len() == 3 && axis == 2 => 3,
-            Kind::Conv | Kind::Alone => axis,
+            Kind::Conv | Kind::Alone(_) => axis,
         }
     }
 
@@ -91,7 +94,7 @@ impl Frame {
                 let widen = |d: &Dims, h: i64| Dims::collect([d[0], d[1], h, d[2]]);
                 Shape { dims: widen(dims, 1), strides: widen(strides, 1) }
             }
-            Kind::Conv | Kind::Alone => Shape { dims: *dims, strides: *strides },
+            Kind::Conv | Kind::Alone(_) => Shape { dims: *dims, strides: *strides },
             Kind::Matmul => collapse_batch(dims, strides)?,
         };
         Ok(self.dense_ones(shape))

@@ -1,4 +1,4 @@
-//! Normalisations: T rows of D elements, as cuDNN's `[T, D, 1, 1]`.
+//! Normalisations: layer and RMS norm as T rows of D elements, which to cuDNN are `[T, D, 1, 1]`; batch and instance norm as N×C×….
 
 use super::frame::Shape;
 use super::tensor::Place;
@@ -19,24 +19,26 @@ impl Lowering<'_> {
             return Err(unsupported("cuDNN's RMS norm adds β to a part of some rows only"));
         }
         let x = node.inputs[0];
-        let dims = self.graph.value(x).dims;
-        let split = (0..dims.len()).find(|&a| attrs.normalises(a)).unwrap_or(0);
-        let (rows, length) = (dims[..split].iter().product(), dims[split..].iter().product());
         let y = self
             .part(attrs, NormPart::Y)
             .ok_or_else(|| unsupported("cuDNN gives statistics only beside the result"))?;
-        self.dense_rows(&self.seen(x), split)?;
         let value = self.graph.value(y);
-        self.dense_rows(&MemRef { base: y, dims: value.dims, strides: value.strides, offset: 0 }, split)?;
-        let full = packed([rows, length, 1, 1]);
-        self.aligned_read(x, full)?;
-        self.result(y, full)?;
+        let result = MemRef { base: y, dims: value.dims, strides: value.strides, offset: 0 };
+        let shapes = match attrs.mode {
+            NormMode::Layer | NormMode::Rms => rows(attrs, [&self.seen(x), &result])?,
+            NormMode::Batch | NormMode::Instance => channels(attrs, [&self.seen(x), &result])?,
+            _ => return Err(unsupported("no engine of cuDNN runs a group norm")),
+        };
+        self.aligned_read(x, shapes.full)?;
+        self.result(y, shapes.full)?;
         for &v in &node.inputs[1..attrs.epsilon()] {
-            self.dense_rows(&self.seen(v), 0)?;
-            self.aligned_read(v, packed([1, length, 1, 1]))?;
+            if !is_dense(&self.seen(v), Order::RowMajor) {
+                return Err(unsupported("cuDNN's normalisations read γ and β that are dense"));
+            }
+            self.aligned_read(v, shapes.parameter)?;
         }
         self.operand(node.inputs[attrs.epsilon()])?;
-        let statistics = self.statistics(attrs, rows)?;
+        let statistics = self.statistics(attrs, shapes.statistic)?;
         let operation = self.norm_operation(attrs, node, y, &statistics)?;
         self.operations.push(operation);
         Ok(())
@@ -50,7 +52,7 @@ impl Lowering<'_> {
     }
 
     /// The statistics that leave the kernel; cuDNN gives all of them or none.
-    fn statistics(&mut self, attrs: &NormAttrs, rows: i64) -> Result<Vec<(AttributeName, ValueId)>, Refusal> {
+    fn statistics(&mut self, attrs: &NormAttrs, shape: Shape) -> Result<Vec<(AttributeName, ValueId)>, Refusal> {
         let wanted = [
             (NormPart::Mean, AttributeName::OPERATION_NORM_FWD_MEAN_DESC),
             (NormPart::InvStd, AttributeName::OPERATION_NORM_FWD_INV_VARIANCE_DESC),
@@ -64,7 +66,7 @@ impl Lowering<'_> {
             };
         };
         for &(_, v) in &all {
-            self.result(v, packed([rows, 1, 1, 1]))?;
+            self.result(v, shape)?;
         }
         Ok(all)
     }
@@ -79,6 +81,8 @@ impl Lowering<'_> {
         let mode = match attrs.mode {
             NormMode::Layer => Code::LAYER,
             NormMode::Rms => Code::RMS,
+            NormMode::Batch => Code::BATCH,
+            NormMode::Instance => Code::INSTANCE,
             _ => return Err(unsupported("cuDNN has no such normalisation")),
         };
         let phase = if statistics.is_empty() { NormFwdPhase::INFERENCE } else { NormFwdPhase::TRAINING };
@@ -98,16 +102,6 @@ impl Lowering<'_> {
         })?)
     }
 
-    /// Rows must be dense and lie one behind another.
-    fn dense_rows(&self, seen: &MemRef, split: usize) -> Result<(), Refusal> {
-        let dense = seen.dims.contiguous_strides();
-        if (0..seen.dims.len()).all(|a| seen.dims[a] == 1 || seen.strides[a] == dense[a]) {
-            return Ok(());
-        }
-        let what = if split == 0 { "γ and β that are dense" } else { "dense rows that lie one behind another" };
-        Err(unsupported(&format!("cuDNN's normalisations read {what}")))
-    }
-
     fn aligned_read(&mut self, v: ValueId, shape: Shape) -> Result<(), Refusal> {
         let seen = self.seen(v);
         let alignment = self.alignment(v, seen);
@@ -122,10 +116,65 @@ impl Lowering<'_> {
     }
 }
 
-fn packed(dims: [i64; 4]) -> Shape {
+/// How cuDNN sees the tensors of a normalisation.
+struct Shapes {
+    full: Shape,
+    parameter: Shape,
+    statistic: Shape,
+}
+
+/// Dense rows that lie one behind another.
+fn rows(attrs: &NormAttrs, tensors: [&MemRef; 2]) -> Result<Shapes, Refusal> {
+    if tensors.iter().any(|t| !is_dense(t, Order::RowMajor)) {
+        return Err(unsupported("cuDNN's normalisations read dense rows that lie one behind another"));
+    }
+    let dims = tensors[0].dims;
+    let split = (0..dims.len()).find(|&a| attrs.normalises(a)).unwrap_or(0);
+    let (rows, length) = (dims[..split].iter().product(), dims[split..].iter().product());
     // Extents of 1 behind the rows are as wide as a row.
-    let [_, d, ..] = dims;
-    Shape { dims: Dims::collect(dims), strides: Dims::collect([d, 1, d, d]) }
+    let packed = |rows: i64, length: i64| Shape {
+        dims: Dims::collect([rows, length, 1, 1]),
+        strides: Dims::collect([length, 1, length, length]),
+    };
+    Ok(Shapes { full: packed(rows, length), parameter: packed(1, length), statistic: packed(rows, 1) })
+}
+
+/// N×C×… of rank 4 or 5, channels-last or row-major.
+fn channels(attrs: &NormAttrs, tensors: [&MemRef; 2]) -> Result<Shapes, Refusal> {
+    let order = [Order::ChannelsLast, Order::RowMajor].into_iter().find(|o| tensors.iter().all(|t| is_dense(t, *o)));
+    let order =
+        order.ok_or_else(|| unsupported("cuDNN's batch norm reads dense tensors, channels-last or row-major"))?;
+    let dims = tensors[0].dims;
+    // Spatial axes of extent 1 in front, up to rank 4.
+    let missing = 4usize.saturating_sub(dims.len());
+    let ones = std::iter::repeat_n(1, missing);
+    let full = Dims::collect(dims[..2].iter().copied().chain(ones).chain(dims[2..].iter().copied()));
+    let shape = |dims: Dims| Shape { dims, strides: order.strides(&dims) };
+    let ones = Dims::splat(1, full.len());
+    let parameter = ones.with(1, dims[1]);
+    let statistic = if attrs.mode == NormMode::Batch { parameter } else { parameter.with(0, dims[0]) };
+    Ok(Shapes { full: shape(full), parameter: shape(parameter), statistic: shape(statistic) })
+}
+
+/// An order in memory.
+#[derive(Clone, Copy)]
+enum Order {
+    RowMajor,
+    ChannelsLast,
+}
+
+impl Order {
+    fn strides(self, dims: &Dims) -> Dims {
+        match self {
+            Order::RowMajor => dims.contiguous_strides(),
+            Order::ChannelsLast => dims.channels_last_strides(),
+        }
+    }
+}
+
+fn is_dense(seen: &MemRef, order: Order) -> bool {
+    let dense = order.strides(&seen.dims);
+    (0..seen.dims.len()).all(|a| seen.dims[a] == 1 || seen.strides[a] == dense[a])
 }
 
 fn unsupported(text: &str) -> Refusal {

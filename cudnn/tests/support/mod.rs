@@ -22,7 +22,7 @@ pub fn graph<R: Returns>(args: &[Arg], body: impl FnOnce(&[Expr]) -> R) -> Graph
         module: "test",
         file: "",
         line: 1,
-        params: &["x", "w", "b", "s", "r", "t"],
+        params: &["x", "w", "b", "s", "r", "t", "u", "v"],
         bindings: &[],
         options: Options::DEFAULT,
     });

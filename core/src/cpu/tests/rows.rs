@@ -36,6 +36,33 @@ fn norms_of_all_shapes_types_and_layouts() {
     }
 }
 
+fn channel_norm(x: &[i64], mode: NormMode, dtype: DType, layout: Layout) {
+    let mut g = Build::new();
+    let mut list = vec![1; x.len() - 1];
+    let given = if mode == NormMode::Group { 2 } else { 1 };
+    list[..given].copy_from_slice(&x[1..1 + given]);
+    let parameter = |g: &mut Build| g.arg(&list, DType::F32, Layout::Contiguous);
+    let operands = [g.arg(x, dtype, layout), parameter(&mut g), parameter(&mut g), g.0.add_const(1e-3)];
+    let attrs = NormAttrs { mode, axes: mode.axes(x.len(), 0), bias: true, part: NormPart::Y };
+    let parts = [NormPart::Y, NormPart::Mean, NormPart::InvStd];
+    let results = parts.map(|part| g.op(Op::Norm(NormAttrs { part, ..attrs }), &operands));
+    check(g.returns(&results), 13, &format!("{mode:?} {x:?} {dtype} {layout:?}"));
+}
+
+#[test]
+fn norms_of_channels() {
+    for dtype in TYPES {
+        for layout in LAYOUTS {
+            for x in [&[2, 3, 5, 7][..], &[3, 4, 9], &[2, 2, 3, 4, 5]] {
+                for mode in [NormMode::Batch, NormMode::Instance, NormMode::Group] {
+                    channel_norm(x, mode, dtype, layout);
+                }
+            }
+            channel_norm(&[33, 6], NormMode::Batch, dtype, layout);
+        }
+    }
+}
+
 #[test]
 fn results_of_one_norm_are_one_kernel() {
     let mut g = Build::new();

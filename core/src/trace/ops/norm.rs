@@ -5,21 +5,21 @@ use super::{Expr, axis_of, cast, each, fail, is_scalar, pointwise};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, SoftmaxAttrs};
-use crate::layout::MAX_RANK;
 use crate::trace::{LayerNormOptions, RmsNormOptions};
 use std::panic::Location;
 
 /// ε where none is given.
-const EPSILON: f64 = 1e-5;
+pub(super) const EPSILON: f64 = 1e-5;
 
 /// What a normalisation is made of.
-struct Norm {
-    mode: NormMode,
-    x: Expr,
-    gamma: Expr,
-    beta: Option<Expr>,
-    epsilon: Option<Expr>,
-    zero_centered: bool,
+pub(super) struct Norm {
+    pub(super) mode: NormMode,
+    pub(super) axes: u8,
+    pub(super) x: Expr,
+    pub(super) gamma: Expr,
+    pub(super) beta: Option<Expr>,
+    pub(super) epsilon: Option<Expr>,
+    pub(super) zero_centered: bool,
 }
 
 /// (x - mean) / √(variance + ε) · γ + β over the last axes, those that `gamma` and `beta` have. Options `epsilon` (1e-5) and `zero_centered` (the factor is
@@ -51,7 +51,8 @@ pub fn layer_norm_stats_with(x: Expr, gamma: Expr, beta: Expr, options: LayerNor
 
 fn layer(x: Expr, gamma: Expr, beta: Expr, o: LayerNormOptions) -> Norm {
     let (epsilon, zero_centered) = (o.epsilon, o.zero_centered);
-    Norm { mode: NormMode::Layer, x, gamma, beta: Some(beta), epsilon, zero_centered }
+    let axes = NormMode::Layer.axes(x.rank(), gamma.rank());
+    Norm { mode: NormMode::Layer, axes, x, gamma, beta: Some(beta), epsilon, zero_centered }
 }
 
 /// x / √(mean(x²) + ε) · γ over the last axes, those that `gamma` has. Options `bias`, `epsilon` (1e-5) and `zero_centered` (the factor is 1 + γ).
@@ -81,26 +82,26 @@ pub fn rms_norm_stats_with(x: Expr, gamma: Expr, options: RmsNormOptions) -> (Ex
 
 fn rms(x: Expr, gamma: Expr, o: RmsNormOptions) -> Norm {
     let (epsilon, zero_centered) = (o.epsilon, o.zero_centered);
-    Norm { mode: NormMode::Rms, x, gamma, beta: o.bias, epsilon, zero_centered }
+    let axes = NormMode::Rms.axes(x.rank(), gamma.rank());
+    Norm { mode: NormMode::Rms, axes, x, gamma, beta: o.bias, epsilon, zero_centered }
 }
 
 impl Norm {
     /// The results that are asked for: each a node, all with the same operands. Those that nobody reads cost nothing.
-    fn results<const N: usize>(self, parts: [NormPart; N], loc: &'static Location<'static>) -> [Expr; N] {
-        let (mode, bias) = (self.mode, self.beta.is_some());
-        let (operands, axes) = match self.operands(loc) {
+    pub(super) fn results<const N: usize>(self, parts: [NormPart; N], loc: &'static Location<'static>) -> [Expr; N] {
+        let (mode, axes, bias) = (self.mode, self.axes, self.beta.is_some());
+        let operands = match self.operands(loc) {
             Ok(found) => found,
             Err(error) => return [fail(mode.name(), error, loc.into()); N],
         };
         each(parts, |part| emit_at(Op::Norm(NormAttrs { mode, axes, bias, part }), &operands, loc))
     }
 
-    fn operands(self, loc: &'static Location<'static>) -> Result<(Vec<Expr>, u8)> {
+    fn operands(self, loc: &'static Location<'static>) -> Result<Vec<Expr>> {
         let epsilon = self.epsilon.unwrap_or_else(|| EPSILON.into());
         if !is_scalar(epsilon) {
             return Err(Error::argument("epsilon is a number or a host scalar"));
         }
-        let axes = last_axes(self.x.rank(), self.gamma.rank());
         let gamma = match self.zero_centered {
             true => {
                 let (wide, one) = (cast(self.gamma, DType::F32), 1.0.into());
@@ -108,13 +109,8 @@ impl Norm {
             }
             false => self.gamma,
         };
-        Ok(([self.x, gamma].into_iter().chain(self.beta).chain([epsilon]).collect(), axes))
+        Ok([self.x, gamma].into_iter().chain(self.beta).chain([epsilon]).collect())
     }
-}
-
-/// Bits of the last `n` axes; none where there are fewer, which inference refuses.
-fn last_axes(rank: usize, n: usize) -> u8 {
-    (rank.saturating_sub(n)..rank.min(MAX_RANK)).filter(|_| n <= rank).fold(0, |bits, a| bits | 1 << a)
 }
 
 /// exp(x) over its sum along an axis; a negative axis counts from the end.
