@@ -106,6 +106,7 @@ impl CudaExecutable {
         let (places, scratch) = plan_memory(&program, &written);
         let compiled = compiled + program.compiled();
         let program = Loaded::new(gpu, program);
+        super::exit::watch();
         Ok(CudaExecutable { gpu, program, written, results, places, scratch, compiled })
     }
 

@@ -1,8 +1,7 @@
 //! The end of the process, at which the driver and cuDNN take themselves apart while other threads may still be calling them.
 
 use std::ffi::c_int;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -16,17 +15,23 @@ unsafe extern "C" {
     fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// From now on the end of the process holds other threads back. Called when driver and cuDNN are there: what is registered later runs earlier, so
-/// they are still whole then.
+/// What is registered last runs first, and each library of NVIDIA's registers its own end when it is loaded, some of them with the first plan of a
+/// kind: so this is called whenever one was compiled. More often than this nothing new is loaded.
+const PLANS: u32 = 256;
+
+/// From now on the end of the process holds other threads back while driver and cuDNN are still whole.
 pub(super) fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    if CALLS.fetch_add(1, Ordering::Relaxed) < PLANS {
         // SAFETY: C's `atexit`; the function lives as long as the process and does not unwind. If it cannot be registered, nothing is held back.
         let _ = unsafe { atexit(ending) };
-    });
+    }
 }
 
 extern "C" fn ending() {
+    if ENDING.load(Ordering::Relaxed) {
+        return;
+    }
     if let Ok(mut by) = BY.lock() {
         *by = Some(thread::current().id());
     }
