@@ -51,9 +51,9 @@ impl Kind {
 }
 
 /// Changes whenever the bytes would be read as something else.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 /// Magic, format, length of the body, checksum.
-const HEADER: usize = 8 + 4 + 8 + 32;
+pub(super) const HEADER: usize = 8 + 4 + 8 + 32;
 
 /// Why bytes are no file of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,25 +89,34 @@ pub(super) fn seal(kind: Kind, body: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The body of sealed bytes.
-pub(super) fn open<T: for<'a> Deserialize<'a>>(kind: Kind, bytes: &[u8]) -> Result<T, Fault> {
-    let magic = bytes.get(..8).ok_or(if bytes.is_empty() { Fault::Damaged("it is empty") } else { Fault::Foreign })?;
-    if magic != kind.magic() {
+/// Checks the header that `bytes` start with against the size of the whole file, so that no more than a file of ours is ever read.
+pub(super) fn check_header(kind: Kind, bytes: &[u8], size: u64) -> Result<(), Fault> {
+    let mut rest = bytes;
+    let mut word = |n: usize| rest.split_off(..n).ok_or(Fault::Damaged("it ends too early"));
+    if bytes.is_empty() {
+        return Err(Fault::Damaged("it is empty"));
+    }
+    if word(8).map_err(|_| Fault::Foreign)? != kind.magic() {
         return Err(Fault::Foreign);
     }
-    let short = Fault::Damaged("it ends too early");
-    let word = |at: usize, n: usize| bytes.get(at..at + n).ok_or(short.clone());
-    let format = u32::from_le_bytes(word(8, 4)?.try_into().map_err(|_| short.clone())?);
+    let format = word(4)?.iter().rev().fold(0, |n, byte| n << 8 | u32::from(*byte));
     if format != FORMAT {
         return Err(Fault::Newer(format));
     }
-    let length = u64::from_le_bytes(word(12, 8)?.try_into().map_err(|_| short.clone())?);
-    let sum = word(20, 32)?;
-    let body = &bytes[HEADER..];
-    if body.len() as u64 != length {
-        return Err(if (body.len() as u64) < length { short } else { Fault::Damaged("something follows it") });
+    let length = word(8)?.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    word(32)?;
+    match length.checked_add(HEADER as u64).map(|whole| size.cmp(&whole)) {
+        Some(std::cmp::Ordering::Equal) => Ok(()),
+        Some(std::cmp::Ordering::Greater) => Err(Fault::Damaged("something follows it")),
+        _ => Err(Fault::Damaged("it ends too early")),
     }
-    if checksum(&bytes[..20], body) != *sum {
+}
+
+/// The body of sealed bytes.
+pub(super) fn open<T: for<'a> Deserialize<'a>>(kind: Kind, bytes: &[u8]) -> Result<T, Fault> {
+    check_header(kind, bytes, bytes.len() as u64)?;
+    let (header, body) = bytes.split_at(HEADER);
+    if checksum(&header[..20], body) != header[20..] {
         return Err(Fault::Damaged("its checksum is wrong"));
     }
     postcard::from_bytes(body).map_err(|_| Fault::Damaged("its content cannot be read"))
@@ -118,13 +127,13 @@ fn checksum(header: &[u8], body: &[u8]) -> [u8; 32] {
 }
 
 impl Key {
-    /// A name for files: two keys with the same have not been seen.
+    /// A name for files: two keys with the same have not been seen. Versions with another format have files of their own.
     pub(super) fn file_name(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for part in [&self.device, &self.library, &self.text] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
         }
-        format!("{}.plan", hasher.finalize().to_hex())
+        format!("{}.{FORMAT}.plan", hasher.finalize().to_hex())
     }
 
     /// The same plan of another version of the library.

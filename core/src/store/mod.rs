@@ -5,7 +5,9 @@
 mod bundle;
 mod disk;
 mod entry;
+mod files;
 mod loaded;
+mod settings;
 #[cfg(test)]
 mod tests;
 

@@ -1,9 +1,7 @@
 //! Damage, crowds and full disks.
 
-use super::disk::folder;
 use super::*;
 use proptest::prelude::*;
-use std::collections::HashMap;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -157,22 +155,6 @@ fn places_that_cannot_be_used_cost_nothing() {
         assert!(disk.list().is_ok_and(|l| l.is_empty()) || disk.list().is_err());
     }
     assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "x");
-}
-
-#[test]
-fn what_the_environment_asks_for() {
-    let of = |vars: &[(&str, &str)]| {
-        let vars: HashMap<&str, &str> = vars.iter().copied().collect();
-        folder(|name| vars.get(name).map(|v| v.into())).map(|p| p.display().to_string())
-    };
-    assert_eq!(of(&[]), None);
-    assert_eq!(of(&[("FUSED_GRAPH_CACHE", "off"), ("HOME", "/h")]), None);
-    assert_eq!(of(&[("FUSED_GRAPH_CACHE_DIR", "/c"), ("HOME", "/h")]), Some("/c".into()));
-    if cfg!(target_os = "linux") {
-        assert_eq!(of(&[("HOME", "/h")]), Some("/h/.cache/fused-graph".into()));
-        assert_eq!(of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/fused-graph".into()));
-        assert_eq!(of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "relative")]), Some("/h/.cache/fused-graph".into()));
-    }
 }
 
 #[cfg(unix)]
