@@ -5,6 +5,7 @@ mod candidates;
 mod roofline;
 
 use super::executable::CudaExecutable;
+use super::kernels::Kernel;
 use super::{Gpu, GpuStream};
 use crate::compile::{Program, Step};
 use crate::plan::{Answer, Choice, KernelPlan, Known, KnownKernel, StoredPlan};
@@ -16,6 +17,7 @@ use fused_graph_core::fuse::{Group, report};
 use fused_graph_core::tune::{Candidate, Division, Outcome, TuneOptions, TuneReport, TunedKernel, WORTH};
 use fused_graph_core::{Error, ErrorKind, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What is not faster than this is not worth another division into kernels.
@@ -142,8 +144,12 @@ impl Tried {
 
 impl Tuner<'_> {
     /// Runs a step as the heuristic would have it, so that what follows has its operands, and looks for something faster.
-    fn step(&mut self, step: &Step<std::sync::Arc<super::kernels::Kernel>>) -> Result<()> {
+    fn step(&mut self, step: &Step<Arc<Kernel>>) -> Result<()> {
         self.bench.run(step)?;
+        if let Step::Own { group, .. } = step {
+            let own = self.own(group, step)?;
+            self.report.kernels.push(own);
+        }
         let Step::Cudnn { group, plan } = step else { return Ok(()) };
         let mut chosen = self.kernel(group, plan)?;
         if self.options.cuts && group.nodes.len() > 1 {
@@ -203,6 +209,16 @@ impl Tuner<'_> {
         Ok(Chosen { micros, kernels: vec![kernel], answers: vec![answer] })
     }
 
+    /// A kernel of our own, of which there is one.
+    fn own(&self, group: &Group, step: &Step<Arc<Kernel>>) -> Result<TunedKernel> {
+        let (median, spread) = self.bench.time_step(step)?;
+        let outcome = Outcome::Timed { median, spread };
+        let only = Candidate::new("generated".to_owned(), String::new(), 0, Vec::new(), outcome);
+        let r = report::kernel(self.request.graph, group);
+        let roofline = roofline::micros(self.stream.gpu(), self.request.graph, group, r.flops, r.bytes);
+        Ok(TunedKernel::new(r.operations, vec![only], Some(0), (r.flops, r.bytes), roofline))
+    }
+
     /// The same operations as more kernels: where the group would be cut if no engine took it. Each of its parts is tuned.
     fn parts(&mut self, group: &Group) -> Result<Option<(Chosen, String)>> {
         if Instant::now() > self.deadline {
@@ -225,8 +241,7 @@ impl Tuner<'_> {
                 self.bench.run(step)?;
             }
             let Some(of) = step.group().filter(|g| g.nodes.iter().any(|n| group.nodes.contains(n))) else { continue };
-            let r = report::kernel(self.request.graph, of);
-            words.push(format!("[{}]", r.operations.join(", ")));
+            words.push(format!("[{}]", report::kernel(self.request.graph, of).operations.join(", ")));
             self.bench.run(step)?;
             match step {
                 Step::Cudnn { plan, .. } => {
@@ -236,18 +251,9 @@ impl Tuner<'_> {
                     chosen.answers.extend(part.answers);
                 }
                 _ => {
-                    let (median, spread) = self.bench.time_step(step)?;
-                    chosen.micros += median;
-                    let outcome = Outcome::Timed { median, spread };
-                    let own = Candidate::new("generated".to_owned(), String::new(), 0, Vec::new(), outcome);
-                    let roofline = roofline::micros(self.stream.gpu(), self.request.graph, of, r.flops, r.bytes);
-                    chosen.kernels.push(TunedKernel::new(
-                        r.operations,
-                        vec![own],
-                        Some(0),
-                        (r.flops, r.bytes),
-                        roofline,
-                    ));
+                    let own = self.own(of, step)?;
+                    chosen.micros += own.candidates[0].micros().unwrap_or(0.0);
+                    chosen.kernels.push(own);
                 }
             }
         }
