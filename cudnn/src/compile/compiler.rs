@@ -5,9 +5,9 @@ use super::program::expanded;
 use super::{Program, Step};
 use crate::jit;
 use crate::lower::Refusal;
-use crate::plan::{self, Answer, KernelCaches, Known, StoredPlan};
+use crate::plan::{self, Answer, Fill, KernelCaches, KernelPlan, Known, StoredPlan};
 use fused_graph_core::fuse::{self, Group, GroupKind, Partition};
-use fused_graph_core::ir::{Graph, NodeId, Op, SourceLoc, ValueId};
+use fused_graph_core::ir::{Graph, NodeId, Op, SdpaOperand, SdpaPart, SourceLoc, ValueId};
 use fused_graph_core::layout::Dims;
 use fused_graph_core::{Error, Result};
 use std::sync::Arc;
@@ -157,6 +157,22 @@ impl<'a, J> Compiler<'a, J> {
         self.refused.iter().find(|(g, _)| from(g)).map(|(_, reasons)| reasons.clone()).unwrap_or_default()
     }
 
+    /// An attention with lengths leaves rows behind the length as they are (cuDNN 9.19 on an H200); they see nothing.
+    fn fills(&self, group: &Group) -> Vec<Fill> {
+        let graph = self.graph();
+        let fill = |&value: &ValueId| {
+            let Op::Sdpa(attrs) = graph.producer(value).map(|n| graph.node(n).op)? else { return None };
+            let lengths = attrs.has(SdpaOperand::SeqLenQ) || attrs.has(SdpaOperand::SeqLenKv);
+            let word = match attrs.part {
+                SdpaPart::Output | SdpaPart::SumExp => 0,
+                _ => f32::NEG_INFINITY.to_bits(),
+            };
+            let bytes = graph.value(value).dims.numel() * graph.value(value).dtype.size();
+            lengths.then_some(Fill { value, bytes, word })
+        };
+        group.outputs.iter().filter_map(fill).collect()
+    }
+
     /// A kernel of our own for a core that no engine of cuDNN's computes as asked.
     fn own_core(&mut self, group: &Group) -> Result<Vec<Step<J>>, Refusal> {
         let graph = self.graph();
@@ -208,6 +224,7 @@ impl<'a, J> Compiler<'a, J> {
                 }
             }
         };
+        let plan = KernelPlan { fills: self.fills(group), ..plan };
         steps.push(Step::Cudnn { group: group.clone(), plan });
         Ok(steps)
     }

@@ -3,7 +3,7 @@
 use super::GpuStream;
 use super::arena::Place;
 use super::capture::Capture;
-use super::executable::{Addresses, CudaExecutable, Values};
+use super::executable::{Addresses, CudaExecutable, Values, fill};
 use super::graph;
 use super::kernels::Ready;
 use super::order::{OtherStreams, other_devices};
@@ -11,6 +11,7 @@ use super::pool::Buffer;
 use super::retired::Loaded;
 use crate::compile::Step;
 use crate::descriptor::Descriptor;
+use crate::plan::Fill;
 use fused_graph_core::backend::{BoundLaunch, Launch};
 use fused_graph_core::tensor::Storage;
 use fused_graph_core::{Device, Error, Result, Tensor};
@@ -49,6 +50,8 @@ enum Queued {
         _scalars: Box<Values>,
     },
     Kernel(Ready),
+    /// What a result must hold where a plan writes nothing.
+    Fill(u64, Fill),
 }
 
 impl CudaCall {
@@ -89,6 +92,7 @@ impl CudaCall {
             match queued {
                 Queued::Plan { step, pack, .. } => self.executable.launch_step(*step, pack, stream)?,
                 Queued::Kernel(kernel) => kernel.queue(stream)?,
+                Queued::Fill(address, what) => fill(stream, *address, what)?,
             }
         }
         Ok(())
@@ -102,6 +106,7 @@ impl CudaExecutable {
         for (at, step) in self.steps().iter().enumerate() {
             match step {
                 Step::Cudnn { plan, .. } => {
+                    queue.extend(plan.fills.iter().map(|f| Queued::Fill(addresses.of(f.value), *f)));
                     let mut values = Box::new(Values::new());
                     let pack = self.pack(at, plan, addresses, scalars, &mut values)?;
                     queue.push(Queued::Plan { step: at, pack, _scalars: values });

@@ -10,9 +10,11 @@ use super::retired::Loaded;
 use super::{Gpu, GpuStream, handle};
 use crate::compile::{self, Program, Step};
 use crate::descriptor::{Descriptor, failure};
+use crate::error::cuda;
 use crate::lower::{Binding, Source};
-use crate::plan::{KernelPlan, Known};
+use crate::plan::{Fill, KernelPlan, Known};
 use crate::target::Target;
+use cudarc::driver::{result, sys};
 use cudnn_sys::{AttributeName, DescriptorType};
 use fused_graph_core::backend::{BoundLaunch, CompileRequest, Executable, Launch, Results};
 use fused_graph_core::cpu::oracle;
@@ -257,6 +259,7 @@ impl CudaExecutable {
     ) -> Result<()> {
         let mut values = Values::new();
         let pack = self.pack(at, plan, addresses, scalars, &mut values)?;
+        plan.fills.iter().try_for_each(|f| fill(stream, addresses.of(f.value), f))?;
         self.launch(plan, &pack, stream)
     }
 
@@ -328,6 +331,18 @@ pub(super) fn scalar_word(graph: &Graph, binding: &Binding, scalars: &[f64]) -> 
         _ => word[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
     }
     word
+}
+
+/// Queues the filling of a result.
+pub(super) fn fill(stream: &GpuStream, address: u64, fill: &Fill) -> Result<()> {
+    let queue = stream.cuda().cu_stream();
+    let filled = match fill.word {
+        // SAFETY: the result has these bytes; those of F32 are a multiple of four, and its memory is aligned.
+        0 => unsafe { result::memset_d8_async(address, 0, fill.bytes, queue) },
+        // SAFETY: as above.
+        word => unsafe { sys::cuMemsetD32Async(address, word, fill.bytes / 4, queue).result() },
+    };
+    filled.map_err(|e| cuda("filling a result", e))
 }
 
 /// Queues a copying kernel, whose graph has one argument (its first value) and one result.

@@ -17,6 +17,7 @@ use crate::log;
 use crate::lower::{Binding, Lowered, Refusal};
 use crate::target::Target;
 use cudnn_sys::{Api, AttributeName, AttributeType, DescriptorType};
+use fused_graph_core::ir::ValueId;
 use fused_graph_core::{Error, Result};
 use kernel_cache::{KernelCache, Shared};
 use std::sync::PoisonError;
@@ -41,12 +42,25 @@ pub struct KernelPlan {
     pub refused: Vec<String>,
     /// The order of its operations: see [`fuse::forms`](fused_graph_core::fuse::forms).
     pub form: u8,
+    /// What its results must hold where it writes nothing.
+    pub fills: Vec<Fill>,
     /// Built with kernels that other sizes share; true if its kernel was there already.
     pub shared: Option<bool>,
     /// Of the operation graph it was built from.
     pub(crate) fingerprint: u64,
     /// Whether it was made from bytes, without compiling.
     pub loaded: bool,
+}
+
+/// A result that a plan does not write in whole, and what is there otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fill {
+    /// The result.
+    pub value: ValueId,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Four of them: 0, or a number as F32.
+    pub word: u32,
 }
 
 impl KernelPlan {
@@ -157,6 +171,7 @@ fn of_offer(descriptor: Descriptor, lowered: &Lowered, offer: &Offer, start: Ins
         build_ms: start.elapsed().as_secs_f64() * 1e3,
         refused: Vec::new(),
         form: 0,
+        fills: Vec::new(),
         shared: None,
         fingerprint: lowered.fingerprint,
         loaded: false,
@@ -182,6 +197,7 @@ pub(crate) fn load(api: &'static Api, target: &Target, lowered: Lowered, stored:
         build_ms: start.elapsed().as_secs_f64() * 1e3,
         refused: stored.refused.clone(),
         form: stored.form,
+        fills: Vec::new(),
         shared: None,
         fingerprint: stored.fingerprint,
         loaded: true,
