@@ -4,7 +4,7 @@
 mod common;
 
 use common::matrix::{self, Case};
-use common::{attention, norms};
+use common::{attention, norms, pools};
 use fused_graph::prelude::*;
 
 fn all(make: fn(&Device) -> Vec<Case>) {
@@ -57,4 +57,10 @@ fn attentions() {
 fn exact_attention() {
     attention::exact_probes(&Device::CPU);
     attention::scale_by_value(&Device::CPU);
+}
+
+#[test]
+fn pooling() {
+    all(pools::matrix);
+    pools::known_windows(&Device::CPU);
 }

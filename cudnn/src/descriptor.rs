@@ -33,6 +33,8 @@ attributes! {
     sys::ConvolutionMode => CONVOLUTION_MODE;
     sys::NanPropagation => NAN_PROPOGATION;
     sys::NormMode => NORM_MODE;
+    sys::ResampleMode => RESAMPLE_MODE;
+    sys::PaddingMode => PADDING_MODE;
     sys::NormFwdPhase => NORM_FWD_PHASE;
     sys::HeurMode => HEUR_MODE;
     sys::NumericalNote => NUMERICAL_NOTE;

@@ -6,8 +6,8 @@ mod support;
 use fused_graph_core::DType;
 use fused_graph_core::fuse::{GroupKind, group_of};
 use fused_graph_core::ir::{
-    Arity, Graph, NormAttrs, NormMode, NormPart, Op, Params, PointwiseClass, PointwiseMode, ReduceAttrs, ReduceMode,
-    SoftmaxAttrs, SourceLoc,
+    Arity, Graph, NormAttrs, NormMode, NormPart, Op, Params, PointwiseClass, PointwiseMode, PoolAttrs, PoolMode,
+    PoolPart, ReduceAttrs, ReduceMode, SoftmaxAttrs, SourceLoc,
 };
 use fused_graph_core::layout::Dims;
 use fused_graph_cudnn::jit::{copy_graph, generate, nvrtc};
@@ -189,5 +189,32 @@ fn a_launch_has_no_more_blocks_than_there_are() {
             error.kind() == fused_graph_core::ErrorKind::Unsupported && error.message().contains("`sums`"),
             "{error}"
         );
+    }
+}
+
+#[test]
+#[ignore = "needs cuDNN; cargo xtask test brings it"]
+fn pools_compile() {
+    for dtype in [DType::BF16, DType::F64, DType::I8] {
+        for mode in [PoolMode::Max, PoolMode::Avg, PoolMode::AvgExcludePadding] {
+            for x in [&[2, 3, 9][..], &[2, 3, 9, 8], &[2, 3, 4, 5, 6]] {
+                let mut g = Graph::new("pool");
+                let dims = Dims::new(x).unwrap();
+                let v = g.add_input("x", dtype, dims, dims.channels_last_strides());
+                let spatial = x.len() - 2;
+                let attrs =
+                    PoolAttrs { pre_padding: Dims::splat(1, spatial), ..PoolAttrs::new(mode, Dims::splat(2, spatial)) };
+                let parts = [PoolPart::Y, PoolPart::Index];
+                let op = |part| Op::Pool(PoolAttrs { part, ..attrs });
+                let outputs: Vec<_> =
+                    parts.into_iter().filter_map(|p| g.add_node(op(p), &[v], SourceLoc::NONE).ok()).collect();
+                if outputs.is_empty() {
+                    continue; // no means of integers
+                }
+                g.set_outputs(outputs);
+                let code = whole(&g);
+                nvrtc::compile(&code, 90).unwrap_or_else(|e| panic!("{dtype} {mode:?}: {e}\n{code}"));
+            }
+        }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Operation {
 const CONV: &[&str] = &["bias", "scale", "residual", "padding", "stride", "dilation", "groups"];
 const LAYER_NORM: &[&str] = &["epsilon", "zero_centered"];
 const RMS_NORM: &[&str] = &["bias", "epsilon", "zero_centered"];
+const MAX_POOL: &[&str] = &["stride", "padding"];
+const AVG_POOL: &[&str] = &["stride", "padding", "count_include_pad"];
 const SDPA: &[&str] = &[
     "scale",
     "causal",
@@ -73,6 +75,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ),
     operation("instance_norm", "InstanceNormOptions", &["x", "gamma", "beta"], &["epsilon"]),
     operation("group_norm", "InstanceNormOptions", &["x", "groups", "gamma", "beta"], &["epsilon"]),
+    operation("max_pool1d", "MaxPoolOptions", &["x", "window"], MAX_POOL),
+    operation("max_pool2d", "MaxPoolOptions", &["x", "window"], MAX_POOL),
+    operation("max_pool3d", "MaxPoolOptions", &["x", "window"], MAX_POOL),
+    operation("max_pool1d_index", "MaxPoolOptions", &["x", "window"], MAX_POOL),
+    operation("max_pool2d_index", "MaxPoolOptions", &["x", "window"], MAX_POOL),
+    operation("max_pool3d_index", "MaxPoolOptions", &["x", "window"], MAX_POOL),
+    operation("avg_pool1d", "AvgPoolOptions", &["x", "window"], AVG_POOL),
+    operation("avg_pool2d", "AvgPoolOptions", &["x", "window"], AVG_POOL),
+    operation("avg_pool3d", "AvgPoolOptions", &["x", "window"], AVG_POOL),
     operation("sdpa", "SdpaOptions", &["q", "k", "v"], SDPA),
     operation("sdpa_stats", "SdpaOptions", &["q", "k", "v"], SDPA),
     operation("slice", "SliceOptions", &["x"], &["axis", "start", "end", "step"]),

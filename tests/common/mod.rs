@@ -9,6 +9,7 @@ pub mod keys;
 pub mod matrix;
 pub mod norms;
 pub mod order;
+pub mod pools;
 pub mod threads;
 
 use fused_graph::prelude::*;

@@ -1,7 +1,7 @@
 //! Every operation × element type × layout × odd sizes against the oracle, on a GPU. Outputs are poisoned first.
 
 use crate::common::matrix::{self, Case};
-use crate::common::{attention, norms};
+use crate::common::{attention, norms, pools};
 use fused_graph::prelude::*;
 
 fn all(make: fn(&Device) -> Vec<Case>) {
@@ -54,4 +54,11 @@ fn attentions() {
 fn exact_attention() {
     attention::exact_probes(&Device::cuda(0).unwrap());
     attention::scale_by_value(&Device::cuda(0).unwrap());
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn pooling() {
+    all(pools::matrix);
+    pools::known_windows(&Device::cuda(0).unwrap());
 }

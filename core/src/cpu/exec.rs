@@ -4,6 +4,7 @@ use super::attention::{self, Attention};
 use super::bound::CpuCall;
 use super::lower::{Core, Kernel, lower};
 use super::oracle;
+use super::pool::{self, Pool};
 use super::registers::Class;
 use super::rows::{self, Rows};
 use super::run::{Stored, copy};
@@ -49,6 +50,7 @@ fn kernel(graph: &Graph, group: &Group) -> Result<Work> {
     let core = group.core.map(|n| graph.node(n));
     Ok(match core.map(|n| (n, n.op)) {
         Some((core, Op::Norm(_) | Op::Softmax(_))) => Work::Rows(Box::new(rows::lower(graph, group, core)?)),
+        Some((core, Op::Pool(attrs))) => Work::Pool(Box::new(pool::lower(graph, group, core, attrs))),
         Some((core, Op::Sdpa(attrs))) => Work::Attention(Box::new(attention::lower(graph, group, core, attrs))),
         _ => Work::Kernel(Box::new(lower(graph, group)?)),
     })
@@ -66,6 +68,7 @@ enum Work {
     Kernel(Box<Kernel>),
     Rows(Box<Rows>),
     Attention(Box<Attention>),
+    Pool(Box<Pool>),
     Copy((MemRef, ValueId)),
 }
 
@@ -117,6 +120,7 @@ impl CpuExecutable {
             let results = match &step.work {
                 Work::Kernel(kernel) => kernel.run(&memory, launch.scalars, spare),
                 Work::Rows(rows) => rows.run(&memory, &scalar, spare),
+                Work::Pool(pool) => pool.run(&memory, spare),
                 Work::Attention(attention) => attention.run(&memory, &scalar, spare),
                 Work::Copy((seen, view)) => {
                     let v = self.graph.value(*view);
@@ -212,6 +216,7 @@ impl CpuExecutable {
         match &step.work {
             Work::Copy(_) => report.engine = "strided copy".to_owned(),
             Work::Kernel(kernel) => self.describe(kernel, &mut report),
+            Work::Pool(_) => report.engine = "window by window".to_owned(),
             Work::Attention(_) => report.engine = "queries in blocks, keys in pieces".to_owned(),
             Work::Rows(rows) => {
                 report.engine = "row by row".to_owned();

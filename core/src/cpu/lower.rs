@@ -203,7 +203,7 @@ impl Lowering<'_> {
                 to
             }
             Op::Reduce(attrs) => return self.reduce(node, attrs),
-            Op::View(_) | Op::Norm(_) | Op::Softmax(_) | Op::Sdpa(_) => {
+            Op::View(_) | Op::Norm(_) | Op::Softmax(_) | Op::Sdpa(_) | Op::Pool(_) => {
                 return Err(Error::unsupported(format!("`{}` inside another kernel", node.op.name())));
             }
         };

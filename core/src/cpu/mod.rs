@@ -13,6 +13,7 @@ mod lower;
 mod math;
 mod matmul;
 pub mod oracle;
+mod pool;
 mod program;
 mod real;
 mod reduce;

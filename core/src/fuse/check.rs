@@ -31,6 +31,7 @@ fn rules<'a>(
             Around::Matmul => matches!(around, Some(Op::Matmul)),
             Around::Norm => matches!(around, Some(Op::Norm(_))),
             Around::Softmax => matches!(around, Some(Op::Softmax(_))),
+            Around::Pool => matches!(around, Some(Op::Pool(_))),
             Around::Attention => matches!(around, Some(Op::Sdpa(_))),
         };
         core && r.part == part && r.on.holds(device)

@@ -19,7 +19,7 @@ const INTRO: &str = "# What goes into one kernel
 
 <!-- Printed from the table in core/src/fuse/rules.rs. Do not edit: `FUSED_GRAPH_BLESS=1 cargo test -p fused-graph-core fusion_md` rewrites it. -->
 
-A traced function is divided into kernels round its core operations: convolutions, matrix products, normalisations, softmax, attention. Each core takes the operations that follow it
+A traced function is divided into kernels round its core operations: convolutions, matrix products, normalisations, softmax, attention, pooling. Each core takes the operations that follow it
 as its *epilogue*: pointwise operations, also several results, and reductions at the exits. It takes pointwise operations in front of its operands as
 its *prologue*. What is left is grouped into kernels of pointwise operations and reductions.
 
@@ -45,6 +45,7 @@ fn around(rule: &Rule) -> &'static str {
         Around::Norm => "normalisation",
         Around::Softmax => "softmax",
         Around::Attention => "attention",
+        Around::Pool => "pooling",
     }
 }
 

@@ -112,6 +112,8 @@ pub enum Around {
     Softmax,
     /// Those round an attention.
     Attention,
+    /// Those round a pooling.
+    Pool,
 }
 
 /// The part of a kernel a rule speaks of.
@@ -296,7 +298,7 @@ pub const RULES: &[Rule] = {
     const ONE: Form = Form::SCALAR;
     const FULL: Form = Form::FULL;
     &[
-        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one core operation: a convolution, matrix product, normalisation, softmax or attention"),
+        row("R01", Kernel, Around::Any, Where::Everywhere, Limit::OneCore, "a kernel holds at most one core operation: a convolution, matrix product, normalisation, softmax, attention or pooling"),
         row("R02", Kernel, Around::Any, Where::Everywhere, Limit::ViewReadsMemory,
             "a view looks at memory: what it looks at is written first, and what reads the view runs in a later kernel"),
         row("R03", Kernel, Around::Any, Where::Everywhere, Limit::CopyAlone,
@@ -318,6 +320,8 @@ pub const RULES: &[Rule] = {
         row("R53", Prologue, Around::Softmax, Where::Everywhere, Limit::NoPrologue, "a softmax is a kernel of its own"),
         row("R54", Epilogue, Around::Attention, Where::Everywhere, Limit::NothingBehind, "an attention is a kernel of its own"),
         row("R55", Prologue, Around::Attention, Where::Everywhere, Limit::NoPrologue, "an attention is a kernel of its own"),
+        row("R56", Epilogue, Around::Pool, Where::Everywhere, Limit::NothingBehind, "a pooling is a kernel of its own"),
+        row("R57", Prologue, Around::Pool, Where::Everywhere, Limit::NoPrologue, "a pooling is a kernel of its own"),
         row("R10", Epilogue, Around::Core, Where::Gpu, Limit::SideStaysInside,
             "what does not depend on the core's result is computed in its kernel only if nothing else reads it"),
         row("R11", Epilogue, Around::Core, Where::Gpu, Limit::NotModes(&[P::GenIndex]), "no engine of cuDNN makes indices behind a core"),

@@ -7,6 +7,7 @@ mod conv;
 mod matmul;
 mod norm;
 mod pointwise;
+mod pool;
 mod reduce;
 mod view;
 
@@ -34,6 +35,7 @@ pub fn infer(op: &Op, operands: &[&Value]) -> Result<Inferred> {
         Op::Conv(attrs) => conv::infer(attrs, pair(operands)?),
         Op::Matmul => matmul::infer(pair(operands)?),
         Op::Norm(attrs) => norm::infer(attrs, operands),
+        Op::Pool(attrs) => pool::infer(attrs, one(operands)?),
         Op::Sdpa(attrs) => attention::infer(attrs, operands),
         Op::Softmax(attrs) => norm::infer_softmax(attrs, one(operands)?),
         Op::Pointwise(mode, params) => pointwise::infer(*mode, params, operands),

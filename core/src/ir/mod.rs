@@ -6,6 +6,7 @@ mod graph;
 mod norm;
 mod op;
 mod pointwise;
+mod pool;
 mod text;
 
 pub use attention::{SdpaAttrs, SdpaOperand, SdpaPart};
@@ -14,3 +15,4 @@ pub use graph::{Graph, Node, NodeId, ScalarType, SourceLoc, Value, ValueId, Valu
 pub use norm::{NormAttrs, NormMode, NormPart, SoftmaxAttrs};
 pub use op::Op;
 pub use pointwise::{Arity, Params, PointwiseClass, PointwiseInfo, PointwiseMode};
+pub use pool::{PoolAttrs, PoolMode, PoolPart};

@@ -1,8 +1,8 @@
 //! The operations of a graph.
 
 use super::{
-    ConvAttrs, NormAttrs, NormPart, Params, PointwiseMode, ReduceAttrs, SdpaAttrs, SdpaOperand, SdpaPart, SoftmaxAttrs,
-    ViewOp,
+    ConvAttrs, NormAttrs, NormPart, Params, PointwiseMode, PoolAttrs, PoolPart, ReduceAttrs, SdpaAttrs, SdpaOperand,
+    SdpaPart, SoftmaxAttrs, ViewOp,
 };
 use crate::dtype::DType;
 
@@ -19,6 +19,8 @@ pub enum Op {
     Norm(NormAttrs),
     /// Softmax or its logarithm along an axis.
     Softmax(SoftmaxAttrs),
+    /// Pooling of N×C×spatial data. One of its results.
+    Pool(PoolAttrs),
     /// Scaled dot-product attention: operands q, k, v, scale and those that its attributes name. One of its results.
     Sdpa(SdpaAttrs),
     /// One of cuDNN's pointwise modes: one to three operands.
@@ -45,6 +47,7 @@ impl Op {
             Op::Softmax(s) if s.log => "log_softmax",
             Op::Softmax(_) => "softmax",
             Op::Sdpa(_) => "sdpa",
+            Op::Pool(p) => p.name(),
             Op::Pointwise(mode, _) => mode.info().name,
             Op::Cast(_) => "cast",
             Op::Reduce(r) => r.mode.name(),
@@ -55,7 +58,7 @@ impl Op {
     /// Whether this is a core operation: at most one of them can be in a kernel, and its operands are read in their own
     /// element type.
     pub fn is_core(&self) -> bool {
-        matches!(self, Op::Conv(_) | Op::Matmul | Op::Norm(_) | Op::Softmax(_) | Op::Sdpa(_))
+        matches!(self, Op::Conv(_) | Op::Matmul | Op::Norm(_) | Op::Softmax(_) | Op::Sdpa(_) | Op::Pool(_))
     }
 
     /// The places of the operands that a launch passes by value.
@@ -72,6 +75,7 @@ impl Op {
     pub fn whole(&self) -> Option<Op> {
         match self {
             Op::Norm(n) if n.part != NormPart::Y => Some(Op::Norm(NormAttrs { part: NormPart::Y, ..*n })),
+            Op::Pool(p) if p.part == PoolPart::Index => Some(Op::Pool(PoolAttrs { part: PoolPart::Y, ..*p })),
             Op::Sdpa(a) if a.part != SdpaPart::Output => Some(Op::Sdpa(SdpaAttrs { part: SdpaPart::Output, ..*a })),
             _ => None,
         }
@@ -82,6 +86,7 @@ impl Op {
         match self {
             Op::Norm(n) if n.part != NormPart::Y => Some(n.part.name()),
             Op::Sdpa(a) if a.part != SdpaPart::Output => Some(a.part.name()),
+            Op::Pool(p) if p.part == PoolPart::Index => Some("index"),
             _ => None,
         }
     }

@@ -6,9 +6,9 @@ mod options;
 
 pub use expr::Expr;
 pub use options::{
-    Axes, BatchNormOptions, BatchNormTrainOptions, ClippedReluOptions, ConvOptions, EluOptions, Extents, GeluOptions,
-    InstanceNormOptions, LayerNormOptions, LeakyReluOptions, MatmulOptions, Padding, ReduceOptions, RmsNormOptions,
-    SdpaOptions, SliceOptions, SoftplusOptions, SwishOptions,
+    AvgPoolOptions, Axes, BatchNormOptions, BatchNormTrainOptions, ClippedReluOptions, ConvOptions, EluOptions,
+    Extents, GeluOptions, InstanceNormOptions, LayerNormOptions, LeakyReluOptions, MatmulOptions, MaxPoolOptions,
+    Padding, ReduceOptions, RmsNormOptions, SdpaOptions, SliceOptions, SoftplusOptions, SwishOptions,
 };
 
 use crate::error::{Error, Result};

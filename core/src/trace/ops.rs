@@ -6,6 +6,7 @@
 mod attention;
 mod channel_norm;
 mod norm;
+mod pool;
 
 use super::expr::emit_at;
 pub use super::options::*;
@@ -22,6 +23,12 @@ pub use channel_norm::{
 pub use norm::{
     layer_norm, layer_norm_stats, layer_norm_stats_with, layer_norm_with, log_softmax, rms_norm, rms_norm_stats,
     rms_norm_stats_with, rms_norm_with, softmax,
+};
+pub use pool::{
+    avg_pool1d, avg_pool1d_with, avg_pool2d, avg_pool2d_with, avg_pool3d, avg_pool3d_with, global_avg_pool,
+    global_max_pool, max_pool1d, max_pool1d_index, max_pool1d_index_with, max_pool1d_with, max_pool2d,
+    max_pool2d_index, max_pool2d_index_with, max_pool2d_with, max_pool3d, max_pool3d_index, max_pool3d_index_with,
+    max_pool3d_with,
 };
 use std::panic::Location;
 

@@ -183,6 +183,22 @@ options! {
         /// Added to the variance. Default 1e-5.
         epsilon: Option<Expr> = None, |v: impl Into<Expr>| Some(v.into());
     }
+    /// Options of `max_pool1d`, `max_pool2d`, `max_pool3d`, also with their index.
+    MaxPoolOptions {
+        /// Distance of the windows. Default: the window.
+        stride: Option<Extents> = None, |v: impl Into<Extents>| Some(v.into());
+        /// Padding round the data, which no window takes from. Default 0.
+        padding: Padding = Padding::Uniform(0), |v: impl Into<Padding>| v.into();
+    }
+    /// Options of `avg_pool1d`, `avg_pool2d`, `avg_pool3d`.
+    AvgPoolOptions {
+        /// Distance of the windows. Default: the window.
+        stride: Option<Extents> = None, |v: impl Into<Extents>| Some(v.into());
+        /// Zeros round the data. Default 0.
+        padding: Padding = Padding::Uniform(0), |v: impl Into<Padding>| v.into();
+        /// Whether the zeros count. Default true.
+        count_include_pad: bool = true, |v: bool| v;
+    }
     /// Options of `sdpa` and `sdpa_stats`.
     SdpaOptions {
         /// Multiplied with the scores. Default 1/√width.

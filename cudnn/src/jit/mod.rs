@@ -6,6 +6,7 @@
 mod emit;
 mod matmul;
 pub mod nvrtc;
+mod pool;
 mod rows;
 
 use emit::Emitter;
@@ -13,7 +14,6 @@ use fused_graph_core::fuse::{self, Group};
 use fused_graph_core::ir::{Graph, Op, ReduceMode, ScalarType, ValueId};
 use fused_graph_core::layout::Dims;
 use fused_graph_core::{DType, Error, Result};
-pub(crate) use rows::does;
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -64,7 +64,12 @@ pub struct Source {
     pub scratch: u64,
 }
 
-/// Writes the kernels of a group whose core operation, if it has one, works on rows.
+/// Whether there is a kernel here for a core operation that no engine of cuDNN takes.
+pub(crate) fn does(op: &Op) -> bool {
+    matches!(op, Op::Norm(_) | Op::Softmax(_) | Op::Pool(_))
+}
+
+/// Writes the kernels of a group whose core operation, if it has one, is one of those that it [`does`].
 pub fn generate(graph: &Graph, group: &Group) -> Result<Source> {
     const MOST_BLOCKS: u32 = i32::MAX as u32;
     let source = written(graph, group)?;
@@ -84,7 +89,10 @@ fn blocks(n: impl TryInto<u32>) -> u32 {
 fn written(graph: &Graph, group: &Group) -> Result<Source> {
     let mut source = Source { code: include_str!("preamble.cu").to_owned(), launches: Vec::new(), scratch: 0 };
     if let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| does(&n.op)) {
-        rows::generate(&mut source, graph, group, core)?;
+        match &core.op {
+            Op::Pool(attrs) => pool::generate(&mut source, graph, group, core, attrs)?,
+            _ => rows::generate(&mut source, graph, group, core)?,
+        }
         return Ok(source);
     }
     if let Some(core) = group.core.map(|n| graph.node(n)).filter(|n| n.op == Op::Matmul) {

@@ -7,11 +7,6 @@ use fused_graph_core::ir::{Graph, Node, NormAttrs, NormPart, Op, ReduceAttrs, Re
 use fused_graph_core::{Error, Result};
 use std::fmt::Write;
 
-/// Whether this module has a kernel for an operation.
-pub(crate) fn does(op: &Op) -> bool {
-    matches!(op, Op::Norm(_) | Op::Softmax(_))
-}
-
 /// Longest row that a warp takes, and most elements that a thread keeps in registers.
 const WARP_ROW: usize = 256;
 const KEPT: usize = 16;

@@ -45,6 +45,7 @@ impl Frame {
             Op::Norm(a) if matches!(a.mode, NormMode::Batch | NormMode::Instance) => {
                 Ok(Frame { kind: Kind::Alone(dims.len().max(4)), dims, channels_last: false })
             }
+            Op::Pool(_) => Ok(Frame { kind: Kind::Alone(dims.len().max(4)), dims, channels_last: false }),
             Op::Norm(_) | Op::Sdpa(_) => Ok(Frame { kind: Kind::Alone(4), dims, channels_last: false }),
             _ => Ok(Frame { kind: Kind::Conv, dims, channels_last: is_channels_last(&x.dims, &x_strides) }),
         }

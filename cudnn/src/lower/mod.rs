@@ -9,6 +9,7 @@ mod frame;
 mod matmul;
 mod norm;
 mod pointwise;
+mod pool;
 mod reduce;
 mod tensor;
 
@@ -173,6 +174,7 @@ impl Lowering<'_> {
             Op::Conv(attrs) => self.conv(&attrs, node),
             Op::Matmul => self.matmul(node),
             Op::Norm(attrs) => self.norm(&attrs, node),
+            Op::Pool(attrs) => self.pool(&attrs, node),
             Op::Sdpa(attrs) => self.attention(&attrs, node),
             Op::Pointwise(mode, params) => self.pointwise(mode, &params, node),
             Op::Cast(_) => self.cast(node),

@@ -7,6 +7,7 @@
 mod attention;
 mod core_ops;
 mod norms;
+mod pool;
 mod scalar;
 #[cfg(test)]
 pub(crate) use scalar::erf;
@@ -124,6 +125,7 @@ fn evaluate(graph: &Graph, node: &Node, values: &[Option<Array>]) -> Result<Arra
             let epsilon = operand(attrs.epsilon())?.data[0];
             norms::norm(attrs, &operand(0)?.rounded(dtype(0)), &parameters, epsilon)
         }
+        Op::Pool(attrs) => pool::pool(attrs, &operand(0)?.rounded(dtype(0)), out.dims),
         Op::Sdpa(attrs) => {
             let exact = |i: usize| node.op.by_value().any(|at| at == i);
             let read = |i: usize| Ok(if exact(i) { operand(i)?.clone() } else { operand(i)?.rounded(dtype(i)) });

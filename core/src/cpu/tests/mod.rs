@@ -3,6 +3,7 @@
 mod attention;
 mod cores;
 mod pointwise;
+mod pool;
 mod random;
 mod rows;
 

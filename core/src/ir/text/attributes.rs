@@ -3,8 +3,8 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{
-    ConvAttrs, NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, ReduceAttrs, ReduceMode, SdpaAttrs,
-    SdpaOperand, SdpaPart, SoftmaxAttrs, ViewOp,
+    ConvAttrs, NormAttrs, NormMode, NormPart, Op, Params, PointwiseMode, PoolAttrs, PoolMode, PoolPart, ReduceAttrs,
+    ReduceMode, SdpaAttrs, SdpaOperand, SdpaPart, SoftmaxAttrs, ViewOp,
 };
 use crate::layout::{Dims, MAX_RANK};
 
@@ -33,6 +33,7 @@ pub(super) fn of(op: &Op) -> Attributes {
             list
         }
         Op::Sdpa(a) => sdpa(a),
+        Op::Pool(p) => pool(p),
         Op::Softmax(s) => vec![("axis", Attribute::Int(s.axis as i64))],
         Op::Pointwise(_, params) => pointwise(params),
         Op::Cast(to) => vec![("to", Attribute::Word(to.name().to_owned()))],
@@ -43,6 +44,20 @@ pub(super) fn of(op: &Op) -> Attributes {
         }
         Op::View(view) => of_view(view),
     }
+}
+
+fn pool(p: &PoolAttrs) -> Attributes {
+    let default = PoolAttrs::new(p.mode, p.window);
+    let dims = [
+        ("stride", p.stride, default.stride),
+        ("pre_padding", p.pre_padding, default.pre_padding),
+        ("post_padding", p.post_padding, default.post_padding),
+    ];
+    let mut list = vec![("window", Attribute::Dims(p.window))];
+    list.extend(dims.into_iter().filter(|d| d.1 != d.2).map(|(name, value, _)| (name, Attribute::Dims(value))));
+    list.extend((p.mode == PoolMode::AvgExcludePadding).then_some(("exclude_padding", Attribute::Flag)));
+    list.extend((p.part == PoolPart::Index).then(|| ("part", Attribute::Word("index".to_owned()))));
+    list
 }
 
 fn sdpa(a: &SdpaAttrs) -> Attributes {
@@ -197,6 +212,8 @@ pub(super) fn op(name: &str, mut given: Given) -> Result<Op> {
         Op::Matmul
     } else if let Some(mode) = NormMode::from_name(name) {
         Op::Norm(read_norm(mode, &mut given)?)
+    } else if let Some((spatial, mode)) = pool_name(name) {
+        Op::Pool(read_pool(spatial, mode, &mut given)?)
     } else if name == "sdpa" {
         Op::Sdpa(read_sdpa(&mut given)?)
     } else if ["softmax", "log_softmax"].contains(&name) {
@@ -234,6 +251,29 @@ fn read_conv(spatial: usize, given: &mut Given) -> Result<ConvAttrs> {
 fn read_norm(mode: NormMode, given: &mut Given) -> Result<NormAttrs> {
     let part = given.part(NormPart::Y, NormPart::from_name)?;
     Ok(NormAttrs { mode, axes: given.axes()?, bias: given.flag("bias")?, part })
+}
+
+/// Spatial dimensions and mode of a pooling.
+fn pool_name(name: &str) -> Option<(usize, PoolMode)> {
+    let of = |names: [&str; 3], mode| names.iter().position(|n| *n == name).map(|at| (at + 1, mode));
+    of(["max_pool1d", "max_pool2d", "max_pool3d"], PoolMode::Max)
+        .or_else(|| of(["avg_pool1d", "avg_pool2d", "avg_pool3d"], PoolMode::Avg))
+}
+
+fn read_pool(spatial: usize, mode: PoolMode, given: &mut Given) -> Result<PoolAttrs> {
+    let window = given.needed("window")?;
+    let exclude = given.flag("exclude_padding")?;
+    let default = PoolAttrs::new(if exclude { PoolMode::AvgExcludePadding } else { mode }, window);
+    if window.len() != spatial || (exclude && mode == PoolMode::Max) {
+        return Err(Error::argument(format!("the window has {spatial} entries, and only a mean excludes padding")));
+    }
+    Ok(PoolAttrs {
+        stride: given.dims("stride", default.stride)?,
+        pre_padding: given.dims("pre_padding", default.pre_padding)?,
+        post_padding: given.dims("post_padding", default.post_padding)?,
+        part: given.part(PoolPart::Y, |name| (name == "index").then_some(PoolPart::Index))?,
+        ..default
+    })
 }
 
 fn read_sdpa(given: &mut Given) -> Result<SdpaAttrs> {
