@@ -9,6 +9,7 @@ import torch, cudnn
 dev, BF = torch.device("cuda"), torch.bfloat16
 torch.manual_seed(0)
 BEST = "--best" in sys.argv
+ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 handle = cudnn.create_handle()
 F = torch.nn.functional
 
@@ -98,6 +99,9 @@ def row(kind, name, run, eager, plan, g, pack):
 
 def conv():
     for n, c, h, k, r in [(32, 64, 56, 64, 3), (32, 128, 28, 128, 3), (32, 256, 14, 256, 3), (32, 512, 7, 512, 3), (32, 256, 56, 64, 1), (1, 64, 56, 64, 3)]:
+        name = f"{n}x{c}x{h}x{h} k{k} r{r}"
+        if ONLY not in name:
+            continue
         last = dict(memory_format=torch.channels_last)
         x = torch.randn(n, c, h, h, device=dev, dtype=BF).to(**last)
         w = (torch.randn(k, c, r, r, device=dev, dtype=BF) * 0.05).to(**last)
@@ -111,7 +115,7 @@ def conv():
         ws = build(g)
         pack = {X: x, W: w, B: b, Y: y}
         flat = b.flatten()
-        row("conv_bias_relu", f"{n}x{c}x{h}x{h} k{k} r{r}", lambda: g.execute(pack, ws, handle=handle), lambda: torch.relu_(F.conv2d(x, w, flat, padding=p)), g.get_plan_name_at_index(0), g, pack)
+        row("conv_bias_relu", name, lambda: g.execute(pack, ws, handle=handle), lambda: torch.relu_(F.conv2d(x, w, flat, padding=p)), g.get_plan_name_at_index(0), g, pack)
 
 
 def matmul():
@@ -120,6 +124,9 @@ def matmul():
     rows += [(s, "relu", m) for s in [(1, 4096, 4096, 4096), (1, 8192, 8192, 8192), (64, 128, 128, 64), (1, 16, 4096, 4096)] for m in (True, False)]
     eager_of = {"relu": torch.relu, "gelu": F.gelu, "gelu_approx_tanh": lambda t: F.gelu(t, approximate="tanh"), "swish": F.silu}
     for (bt, m, n, k), act, amax in rows:
+        name = f"{bt}x{m}x{n}x{k} {act}{' amax' if amax else ''}"
+        if ONLY not in name:
+            continue
         a = torch.randn(bt, m, k, device=dev, dtype=BF)
         b = torch.randn(bt, k, n, device=dev, dtype=BF) * 0.05
         bias = torch.randn(1, 1, n, device=dev, dtype=BF)
@@ -143,7 +150,7 @@ def matmul():
             t = f(torch.baddbmm(bias.expand(bt, m, n), a, b, alpha=0.5))
             return (t, t.abs().amax()) if amax else t
 
-        row("matmul_epilogue", f"{bt}x{m}x{n}x{k} {act}{' amax' if amax else ''}", lambda: g.execute(pack, ws, handle=handle), eager, g.get_plan_name_at_index(0), g, pack)
+        row("matmul_epilogue", name, lambda: g.execute(pack, ws, handle=handle), eager, g.get_plan_name_at_index(0), g, pack)
 
 
 use_current_stream()
