@@ -143,6 +143,8 @@ fn with_cudnn(
         suite.table.left_out("cuDNN", wanted, "tests", "left out by --quick");
         return Ok(());
     }
+    // All of them, whichever are asked for: a test of mixed versions takes a file of another one.
+    Which::ALL.into_iter().try_for_each(|which| wheels::ensure(&workspace.root, which).map(drop))?;
     for &which in &options.cudnn {
         let cudnn = wheels::ensure(&workspace.root, which)?;
         println!("\ntests with cuDNN {}", cudnn.version);
