@@ -129,7 +129,7 @@ pub struct TunedKernel {
 }
 
 /// What is not faster than this share of the heuristic's choice does not replace it: windows differ by as much.
-pub const WORTH: f64 = 0.99;
+pub const WORTH: f64 = 0.98;
 
 /// One engine with knobs.
 #[derive(Clone, Debug, PartialEq, Serialize)]

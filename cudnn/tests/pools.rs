@@ -5,7 +5,8 @@ mod support;
 
 use fused_graph_core::DType;
 use fused_graph_core::trace::{Expr, ops::*};
-use support::{Arg, graph, is_one, kernels, summary};
+use fused_graph_cudnn::compile::Program;
+use support::{Arg, graph, kernels, summary};
 
 const GPUS: [&str; 4] = ["a100", "rtx4090", "h200", "b200"];
 
@@ -13,7 +14,9 @@ type Body = fn(&[Expr]) -> Vec<Expr>;
 
 #[test]
 #[ignore = "needs cuDNN; cargo xtask test brings it"]
-fn pools_are_one_kernel() {
+fn pools_are_one_kernel_of_our_own() {
+    // cuDNN builds plans for all of them, whose values were wrong on an H200.
+    let is_one = |program: &Program<()>| matches!(program.reports().as_slice(), [r] if r.provider == "nvrtc");
     let bodies: [(&str, Body); 5] = [
         ("max", |a| vec![max_pool2d_with(a[0], 3, MaxPoolOptions::new().stride(2).padding(1))]),
         ("max, sides", |a| vec![max_pool2d_with(a[0], [2, 3], MaxPoolOptions::new().padding([(0, 1), (1, 2)]))]),
@@ -27,9 +30,6 @@ fn pools_are_one_kernel() {
     for gpu in GPUS {
         for (what, body) in bodies {
             for (dtype, last) in [(DType::BF16, true), (DType::F16, true), (DType::F32, true), (DType::BF16, false)] {
-                if !last && what.contains("sides") {
-                    continue; // row-major, cuDNN pads both sides alike
-                }
                 let program = kernels(gpu, graph(&[Arg(&[8, 64, 28, 28], dtype, last)], body)).unwrap();
                 if !is_one(&program) {
                     let reasons: Vec<_> = program.reports().into_iter().flat_map(|r| r.refused).collect();

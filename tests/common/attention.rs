@@ -147,7 +147,9 @@ pub fn matrix(device: &Device) -> Vec<Case> {
     ];
     let types: &[DType] =
         if device.is_cpu() { &[DType::F32, DType::BF16, DType::F16] } else { &[DType::BF16, DType::F16] };
-    for sdpa in &all {
+    // Refused on a GPU by R64, which cudnn/tests/attention.rs holds to.
+    let refused = |sdpa: &Sdpa<'_>| !device.is_cpu() && sdpa.name == "decode, window, bias";
+    for sdpa in all.iter().filter(|sdpa| !refused(sdpa)) {
         for &dtype in types {
             for order in ORDERS {
                 let [_, _, _, s, t, d, e] = sdpa.shape;

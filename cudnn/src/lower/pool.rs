@@ -8,8 +8,16 @@ use cudnn_sys::{AttributeName, DataType, DescriptorType, NanPropagation, Padding
 use fused_graph_core::ir::{Node, PoolAttrs, PoolMode, PoolPart};
 use fused_graph_core::layout::Dims;
 
+/// Measured: plans of every mode build, channels-last and row-major, and the values are wrong. Until it is known why, a kernel of our own runs.
+const TRUSTED: bool = false;
+
 impl Lowering<'_> {
     pub(super) fn pool(&mut self, attrs: &PoolAttrs, node: &Node) -> Result<(), Refusal> {
+        if !TRUSTED {
+            return Err(unsupported(
+                "cuDNN's resampling gave wrong values for max and average pooling on an H200 (9.19)",
+            ));
+        }
         if attrs.part == PoolPart::Index || self.group.nodes.len() > 1 {
             // cuDNN's index counts inside the window.
             return Err(unsupported("the index of a pooling comes from a kernel of our own"));
