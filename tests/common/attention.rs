@@ -148,7 +148,7 @@ pub fn matrix(device: &Device) -> Vec<Case> {
     let types: &[DType] =
         if device.is_cpu() { &[DType::F32, DType::BF16, DType::F16] } else { &[DType::BF16, DType::F16] };
     // Refused on a GPU by R64, which cudnn/tests/attention.rs holds to.
-    let refused = |sdpa: &Sdpa<'_>| !device.is_cpu() && sdpa.name == "decode, window, bias";
+    let refused = |sdpa: &Sdpa<'_>| !device.is_cpu() && sdpa.what == "decode, window, bias";
     for sdpa in all.iter().filter(|sdpa| !refused(sdpa)) {
         for &dtype in types {
             for order in ORDERS {
