@@ -69,7 +69,7 @@ pub(crate) fn does(op: &Op) -> bool {
     matches!(op, Op::Norm(_) | Op::Softmax(_) | Op::Pool(_))
 }
 
-/// Writes the kernels of a group whose core operation, if it has one, is one of those that it [`does`].
+/// Writes the kernels of a group whose core operation, if it has one, is one of those that have a kernel here.
 pub fn generate(graph: &Graph, group: &Group) -> Result<Source> {
     const MOST_BLOCKS: u32 = i32::MAX as u32;
     let source = written(graph, group)?;
