@@ -155,3 +155,39 @@ fn options_mean_what_they_say() -> Result {
     assert!(difference(&by_itself(&x, &w)?, &by_hand(&x, &w)?) < 1e-2);
     Ok(())
 }
+
+#[fused_graph(dynamic_shapes)]
+fn any_rows(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
+    relu(matmul(x, w) + b)
+}
+
+#[fused_graph(dynamic_shapes)]
+fn any_images(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
+    relu(conv2d(x, w, bias = b, padding = 1))
+}
+
+#[test]
+#[ignore = "needs a GPU; cargo xtask bundle"]
+fn shared_kernels_are_right_at_every_size() -> Result {
+    let (dev, half) = (Device::cuda(0)?, DType::BF16);
+    let here = |t: &Tensor| t.to(&Device::CPU);
+    let (w, b) = (Tensor::randn([512, 256], half, &dev)?, Tensor::randn([256], half, &dev)?);
+    for rows in [64, 1, 128, 1000, 33, 256] {
+        let x = Tensor::randn([rows, 512], half, &dev)?;
+        let d = difference(&any_rows(&here(&x)?, &here(&w)?, &here(&b)?)?, &any_rows(&x, &w, &b)?);
+        assert!(d < 6e-3, "{rows} rows: off by {d:.1e}");
+    }
+    let (w, b) = (Tensor::randn([64, 64, 3, 3], half, &dev)?.channels_last()?, Tensor::randn([64], half, &dev)?);
+    let mut times = Vec::new();
+    for (n, h) in [(1, 28), (4, 28), (16, 28), (32, 28), (3, 17)] {
+        let x = Tensor::randn([n, 64, h, h], half, &dev)?.channels_last()?;
+        let before = any_images::stats().build_ms;
+        let y = any_images(&x, &w, &b)?;
+        times.push(any_images::stats().build_ms - before);
+        let d = difference(&any_images(&here(&x)?, &here(&w)?, &here(&b)?)?, &y);
+        assert!(d < 6e-3, "{n} images of {h}: off by {d:.1e}");
+    }
+    println!("{}\n{}\nconv builds {times:.1?} ms", any_rows::stats(), any_images::stats());
+    assert!(any_images::stats().kernels_reused >= 3 && any_rows::stats().kernels_reused >= 3);
+    Ok(())
+}
