@@ -31,6 +31,13 @@ pub enum Mode {
     },
 }
 
+/// Names as in a paper; what is allowed on the function holds for its companions.
+#[fused_graph]
+#[allow(non_snake_case)]
+pub fn PaperNames(X: &Tensor, W: Option<&Tensor>) -> Tensor {
+    W.map_or(X * 2.0, |W| matmul(X, W))
+}
+
 /// Documented, inlined, cold, must be used; lifetimes with bounds, type and const parameters, a where clause.
 #[must_use]
 #[inline]

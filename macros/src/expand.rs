@@ -134,6 +134,7 @@ impl<'a> Parts<'a> {
 
     /// Documentation and signature of one query.
     pub(crate) fn query(&self, query: &Query) -> TokenStream {
+        let capitals = self.capitals();
         let (krate, answer) = (self.krate, format_ident!("{}", query.answer, span = Span::mixed_site()));
         let method = Ident::new(query.method, Span::mixed_site());
         let output =
@@ -142,7 +143,7 @@ impl<'a> Parts<'a> {
         let signature = self.signature(&method, &self.result(&answer));
         let doc = query.doc;
         let safety = self.safety_doc();
-        quote_spanned!(Span::mixed_site()=> #[doc = #doc] #safety #signature)
+        quote_spanned!(Span::mixed_site()=> #[doc = #doc] #capitals #safety #signature)
     }
 
     fn site(&self, settings: &Settings, bindings: &[Binding]) -> TokenStream {
@@ -198,9 +199,11 @@ impl<'a> Parts<'a> {
         let (safety, where_clause) = (&self.function.sig.safety, &generics.where_clause);
         let (output, steps, trace) = (types::traced(&self.output, krate), self.steps(), self.trace());
         let allow = self.has("deprecated").then(|| quote!(#[allow(deprecated)]));
+        let capitals = self.capitals();
         quote_spanned! {site=>
             #[doc(hidden)]
             #allow
+            #capitals
             #safety fn __call #generics(#(#params),*)
                 -> #krate::__private::Call<#tensors, impl ::core::ops::FnOnce(&#krate::__private::Inputs) -> #output>
             #where_clause
@@ -272,6 +275,12 @@ impl<'a> Parts<'a> {
     fn underscore(&self) -> Option<TokenStream> {
         let ignored = self.params.iter().any(|param| param.label.len() > 1 && param.label.starts_with('_'));
         ignored.then(|| quote!(#[allow(clippy::used_underscore_binding)]))
+    }
+
+    /// Whether a parameter is called `X` is a matter between its author and rustc in one place, the function itself.
+    fn capitals(&self) -> Option<TokenStream> {
+        let capitals = self.params.iter().any(|param| param.label.contains(char::is_uppercase));
+        capitals.then(|| quote!(#[allow(non_snake_case)]))
     }
 
     /// A call of something that is `unsafe` if the user's function is.

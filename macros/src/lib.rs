@@ -83,7 +83,11 @@ use proc_macro2::TokenStream;
 /// - `f::bind(…)`: a call with fixed arguments and results of its own, `Bound<…>`, for launches without look-up and for CUDA graphs;
 /// - `f::plan(…)`, `f::explain(…)`, `f::graph(…)`: the plan, the report and the traced graph for the given arguments;
 /// - `f::expr(…)`: the body, to be called in another annotated function, of which it becomes a part;
+/// - `f::tune(…)`: times every engine for these arguments and keeps the fastest;
+/// - `f::load(&device, &bytes)`: makes a plan known that `f::plan(…)?.to_bytes()?` wrote in another process;
 /// - `f::stats()`, `f::clear()`: counts over all calls; forgets all plans.
+///
+/// Type and const parameters belong to the methods: `f::<bf16, true>(&x)?`, `f::plan::<bf16, true>(&x)?`, `f::stats()`.
 ///
 /// It takes the name `f` among types and modules too, so `mod f` and `fn f` cannot stand side by side.
 ///
@@ -91,10 +95,16 @@ use proc_macro2::TokenStream;
 ///
 /// | option | meaning |
 /// |---|---|
+/// | `autotune` | the first call for a signature times every engine, as `f::tune` does |
+/// | `dynamic_shapes` | a kernel that was compiled for one size serves others |
 /// | `deterministic` | only engines that give the same bits every time |
 /// | `tf32 = false` | no rounding of F32 operands to TF32 |
 /// | `workspace_limit = "64MiB"` | the most workspace a plan may take; also `"1GB"` or a number of bytes |
 /// | `heuristics = [A, B, Fallback]` | which of cuDNN's heuristic modes are asked, in this order; also `Instant` |
+/// | `engine = "eng4_k24=2"` | this engine with these knobs, as reports and cudnn-frontend write it |
+/// | `engines = [4, 7]`, `deny_engines = [0]` | only engines, or none, of these numbers |
+/// | `require = [cuda_graph_native]`, `deny = [tensor_core]` | only engines with, or without, these notes of cuDNN's |
+/// | `sm_count = 64` | how many multiprocessors a kernel may use |
 /// | `crate = path` | where the library is, if not at `::fused_graph`: a renamed dependency, a re-export, `$crate::…` in a macro |
 ///
 /// # What it leaves alone

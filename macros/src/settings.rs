@@ -246,6 +246,7 @@ mod tests {
             deny = [tensor_cores],
             engine = "4",
             engines = [a],
+            deny_engines = [0, -1],
             sm_count = 0,
             crate = 3,
             = 4
@@ -255,7 +256,7 @@ mod tests {
             codes,
             [
                 "FG030", "FG032", "FG031", "FG032", "FG035", "FG035", "FG033", "FG032", "FG032", "FG032", "FG032",
-                "FG036"
+                "FG032", "FG036"
             ],
             "{found:#?}"
         );

@@ -62,13 +62,22 @@ fn indices(dims: &[i64]) -> Vec<Dims> {
     all
 }
 
+/// Whether a padded copy of the data has a reasonable size: padding may be larger than any memory.
+fn is_worth_padding(attrs: &ConvAttrs, x: &Dims) -> bool {
+    let padded = |i: usize| x[2 + i].saturating_add(attrs.pre_padding[i]).saturating_add(attrs.post_padding[i]);
+    let size = Dims::collect((0..attrs.spatial).map(padded)).checked_numel();
+    let data: i64 = x[2..].iter().product();
+    size.is_some_and(|size| size <= data.saturating_mul(8).max(1 << 12))
+}
+
 impl Conv {
     pub(super) fn new(attrs: &ConvAttrs, x: &MemRef, w: &MemRef, out: &Dims) -> Conv {
         let (groups, channels) = (attrs.groups as usize, w.dims[1] as usize);
         let filters = w.dims[0] as usize / groups;
         let depthwise = channels == 1 && filters == 1 && groups > 1;
         let last = attrs.spatial - 1;
-        let merged = channels < FEW_CHANNELS && groups == 1 && attrs.dilation[last] == 1 && w.dims[2 + last] > 1;
+        let few = channels < FEW_CHANNELS && groups == 1 && attrs.dilation[last] == 1 && w.dims[2 + last] > 1;
+        let merged = few && is_worth_padding(attrs, &x.dims);
         let pad = |i: usize| if merged { attrs.pre_padding[i] + attrs.post_padding[i] } else { 0 };
         let padded = Dims::collect((0..attrs.spatial).map(|i| x.dims[2 + i] + pad(i)));
         let mut taps = w.dims[2..].to_vec();
@@ -228,7 +237,8 @@ impl Conv {
                 for i in 0..spatial {
                     let p = corner[i] + segment.tap[i];
                     inside &= p >= 0 && p < self.padded[i];
-                    at += p * x.strides[1 + i];
+                    // Far outside, where only `inside` counts, this may pass any limit.
+                    at = at.wrapping_add(p.wrapping_mul(x.strides[1 + i]));
                 }
                 starts.push(if inside { at as usize } else { ZEROS });
             }

@@ -38,9 +38,14 @@ pub fn view_layout(view: &ViewOp, dims: &Dims, strides: &Dims) -> Result<Result<
         ViewOp::Slice { axis, start, end, step } => {
             check_slice(dims, *axis, *start, *end, *step)?;
             let extent = (end - start - 1) / step + 1;
-            here(dims.with(*axis, extent), strides.with(*axis, strides[*axis] * step), start * strides[*axis])
+            // With a single element there is no next one, and the step may be of any size.
+            let stride = if extent == 1 { strides[*axis] } else { strides[*axis] * step };
+            here(dims.with(*axis, extent), strides.with(*axis, stride), start * strides[*axis])
         }
         ViewOp::Expand(to) => {
+            if to.iter().any(|&d| d < 0) {
+                return Err(Error::argument(format!("{to} has a negative extent")));
+            }
             if !layout::broadcasts_to(dims, to) {
                 return Err(Error::shape(format!("{dims} does not repeat to {to}: extents must be equal or 1")));
             }

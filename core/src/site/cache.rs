@@ -1,7 +1,7 @@
 //! The plans of one function: the one used last, found without a lock that waits, then a bounded map.
 
-use super::Meta;
 use super::key::Key;
+use super::{Meta, building};
 use crate::backend::{Executable, Identity};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -129,9 +129,16 @@ impl Site {
     /// the next call, but what no kernel can do stays refused.
     pub(crate) fn get_or_build(&self, key: Key, build: impl FnOnce() -> Result<Entry>) -> Result<(Arc<Entry>, bool)> {
         let cell = self.slot(&key);
+        if building::is_here(&cell) {
+            return Err(Error::argument(format!(
+                "`{0}` calls itself with the same signature while its body runs, so it would wait for itself; inline it with `{0}::expr`",
+                self.meta.name
+            )));
+        }
         let mut fresh = false;
         let built = cell.get_or_try_init(|| {
             fresh = true;
+            let _here = building::enter(&cell);
             match build() {
                 Ok(entry) => {
                     let counter =

@@ -6,6 +6,7 @@
 mod attr;
 mod bound;
 mod build;
+mod building;
 mod cache;
 mod call;
 mod captured;

@@ -281,8 +281,13 @@ pub fn gelu_with(x: Expr, options: GeluOptions) -> Expr {
 /// The coordinate along `axis` of each element of `x`, as I32.
 #[track_caller]
 pub fn gen_index(x: Expr, axis: i64) -> Expr {
-    let axis = if axis < 0 { axis + x.rank() as i64 } else { axis };
-    pointwise(PointwiseMode::GenIndex, Params { axis, ..Params::DEFAULT }, &[x], Location::caller().into())
+    let loc = Location::caller();
+    match axis_of(axis, x.rank()) {
+        Ok(axis) => {
+            pointwise(PointwiseMode::GenIndex, Params { axis: axis as i64, ..Params::DEFAULT }, &[x], loc.into())
+        }
+        Err(error) => fail("gen_index", error, loc.into()),
+    }
 }
 
 /// Rounds to another element type. Without it a result has the element type of its operands.

@@ -134,7 +134,7 @@ pub(super) fn numbers(name: &Ident, value: Option<TokenStream>, errors: &mut Err
     };
     let numbers = list.parse2(value.clone().unwrap_or_default()).ok();
     let numbers = numbers.and_then(|list| list.iter().map(|n| n.base10_parse().ok()).collect::<Option<Vec<i64>>>());
-    match numbers.filter(|list| !list.is_empty()) {
+    match numbers.filter(|list| !list.is_empty() && list.iter().all(|n| *n >= 0)) {
         Some(numbers) => Some(Value::Numbers(numbers)),
         None => {
             wrong(name, value, "a list of engine numbers", &format!("{name} = [4, 7]"), errors);

@@ -25,6 +25,11 @@ fn not_an_operation(x: &Tensor, w: &Tensor) -> Tensor {
     helper(z, factor = 2)
 }
 
+#[fused_graph]
+fn no_operand(x: &Tensor) -> Tensor {
+    max_pool2d(x, padding = 1)
+}
+
 fn conv3(x: Expr, w: Expr) -> Expr {
     conv2d(x, w)
 }
@@ -38,4 +43,5 @@ fn main() {
     let _ = misspelt(&x, &x, &x);
     let _ = misplaced::explain(&x, &x, &x);
     let _ = not_an_operation::stats();
+    let _ = no_operand(&x);
 }

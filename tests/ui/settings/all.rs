@@ -10,6 +10,7 @@ use fused_graph::prelude::*;
     deny = [tensor_cores],
     engine = "engine 4",
     engines = 4,
+    deny_engines = [-1],
     sm_count = 0,
     crate = 3,
     + 4,
