@@ -7,11 +7,14 @@ use crate::layout::Dims;
 
 pub(super) fn infer(attrs: &ConvAttrs, [x, w]: [&Value; 2]) -> Result<Inferred> {
     let dtype = core_dtype(x, w)?;
+    if !(1..=3).contains(&attrs.spatial) {
+        return Err(Error::argument(format!("has 1, 2 or 3 spatial dimensions, not {}", attrs.spatial)));
+    }
     let rank = attrs.spatial + 2;
     if x.dims.len() != rank || w.dims.len() != rank {
         return Err(Error::shape(format!(
             "data must be N×C×{0} and weights K×C/groups×{0} (rank {rank}), not {1} and {2}",
-            ["W", "H×W", "D×H×W"][attrs.spatial.clamp(1, 3) - 1],
+            ["W", "H×W", "D×H×W"][attrs.spatial - 1],
             x.dims,
             w.dims
         )));

@@ -59,7 +59,8 @@ fn check_axes(attrs: &NormAttrs, dims: &Dims) -> Result<()> {
     if attrs.axes == 0 || (rank < 8 && attrs.axes >> rank != 0) {
         return Err(Error::argument(format!("the normalised axes are not axes of {dims}")));
     }
-    if attrs.axes != attrs.mode.axes(rank, attrs.axes.count_ones() as usize) {
+    let without_channels = matches!(attrs.mode, NormMode::Batch) && rank < 2;
+    if without_channels || attrs.axes != attrs.mode.axes(rank, attrs.axes.count_ones() as usize) {
         return Err(Error::argument(match attrs.mode {
             NormMode::Layer | NormMode::Rms => "normalises the last axes".to_owned(),
             _ => format!("takes N×C×…, not {dims}"),

@@ -45,7 +45,8 @@ fn extent(attrs: &PoolAttrs, axis: usize, extent: i64) -> Result<i64> {
             "spatial dimension {axis}: padding must not be negative and must be smaller than the window, which is {window}"
         )));
     }
-    let padded = extent.checked_add(pre + post).unwrap_or(i64::MAX);
+    let padded = extent.checked_add(pre).and_then(|n| n.checked_add(post));
+    let padded = padded.ok_or_else(|| Error::argument("window and padding overflow"))?;
     if padded < window {
         return Err(Error::shape(format!(
             "spatial dimension {axis}: the window covers {window} elements, but the data has {padded} with padding"

@@ -123,13 +123,13 @@ fn reshape(to: &Dims, dims: &Dims, strides: &Dims) -> Result<Result<ViewLayout, 
                 want *= to[j];
             }
         }
-        if old[first_old..=i].windows(2).any(|w| w[0].1 != w[1].1 * w[1].0) {
+        if old[first_old..=i].windows(2).any(|w| w[0].1 != w[1].1.saturating_mul(w[1].0)) {
             return Ok(Err(*to));
         }
         let mut step = old[i].1;
         for axis in (first_new..=j).rev() {
             out = out.with(axis, step);
-            step *= to[axis];
+            step = step.saturating_mul(to[axis]);
         }
         i += 1;
         j += 1;
