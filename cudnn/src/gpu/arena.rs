@@ -22,11 +22,7 @@ pub(super) enum Place {
 pub(super) fn plan_memory(program: &Program<Arc<Kernel>>, written: &[ValueId]) -> (Vec<(Place, u64)>, u64) {
     let graph = &*program.graph;
     let mut found: Vec<(Place, Need)> = Vec::new();
-    let mut add = |place: Place, bytes: u64, at: usize| {
-        if bytes > 0 {
-            found.push((place, Need { bytes, from: at, to: at }));
-        }
-    };
+    let mut add = |place, bytes, at| add(&mut found, place, bytes, at);
     for (at, step) in program.steps.iter().enumerate() {
         let outputs: &[ValueId] = match step {
             Step::Cudnn { group, plan } => {
@@ -57,6 +53,15 @@ pub(super) fn plan_memory(program: &Program<Arc<Kernel>>, written: &[ValueId]) -
     let needs: Vec<Need> = found.iter().map(|f| f.1).collect();
     let (offsets, size) = place(&needs);
     (found.iter().map(|f| f.0).zip(offsets).collect(), size)
+}
+
+/// Notes that a step writes to a place. Two copies of one operand, which two kernels may want in different dims, share theirs.
+fn add(found: &mut Vec<(Place, Need)>, place: Place, bytes: u64, at: usize) {
+    match found.iter_mut().find(|(known, _)| *known == place) {
+        Some((_, need)) => (need.bytes, need.to) = (need.bytes.max(bytes), at),
+        None if bytes > 0 => found.push((place, Need { bytes, from: at, to: at })),
+        None => {}
+    }
 }
 
 /// What a step reads of the scratch memory.
@@ -116,7 +121,8 @@ fn place(needs: &[Need]) -> (Vec<u64>, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, place};
+    use super::{Need, Place, add, place};
+    use fused_graph_core::ir::ValueId;
 
     #[test]
     fn places_are_shared_in_time_only() {
@@ -131,5 +137,15 @@ mod tests {
             }
         }
         assert_eq!(place(&[]), (vec![], 0));
+    }
+
+    #[test]
+    fn copies_of_one_operand_have_room_for_the_largest() {
+        let (mut found, copy) = (Vec::new(), Place::Copy(ValueId::from_index(1)));
+        add(&mut found, copy, 1000, 0);
+        add(&mut found, copy, 4000, 2);
+        add(&mut found, Place::Workspace(2), 0, 2);
+        let needs: Vec<_> = found.iter().map(|(place, n)| (*place, n.bytes, n.from, n.to)).collect();
+        assert_eq!(needs, [(copy, 4000, 0, 2)]);
     }
 }
